@@ -10,8 +10,8 @@
 
 #include "kernels.h"
 
-// The functions of NVRTC, without "nvrtc". The library is opened when it is first needed, so that the plug-in also
-// works without it. A runtime for tests defines these functions itself.
+// The functions of NVRTC, named without the prefix "nvrtc". The library is opened when it is first needed, so that the
+// plug-in also works without it. A runtime for tests defines these functions itself.
 // clang-format off
 #define WINDROW_NVRTC(F) \
   F(Version) F(CreateProgram) F(CompileProgram) F(DestroyProgram) F(GetCUBIN) F(GetCUBINSize) F(GetProgramLog) \
@@ -59,10 +59,10 @@ const Compiler& compiler() {
   return made;
 }
 
-/// What the compiler is told for an architecture.
+/// The compiler options for an architecture.
 struct CompilerOptions {
   static constexpr const char* standard = "--std=c++17";
-  bool exact;  // otherwise the compiler makes PTX, since the driver must compile for a device that is newer than it
+  bool exact;  // false: the device is newer than the compiler, which makes PTX that the driver compiles
   char target[48];
 
   CompilerOptions(const Compiler& nvrtc, int architecture) {

@@ -9,12 +9,12 @@
 
 namespace windrow::cuda {
 
-/// What runs teams on the host: tests/cuda implements it.
+/// Runs teams on the host. Implemented by tests/cuda.
 class TeamRunner {
  public:
   /// Returns when all threads of the team have called it.
   WINDROW_ON_DEVICE virtual void sync() = 0;
-  /// A thread accesses an element of shared memory, at an offset in bytes; thread -1 is every thread of the team.
+  /// Notes that a thread accesses an element of shared memory, at an offset in bytes; thread -1 means all threads.
   WINDROW_ON_DEVICE virtual void touch(std::size_t offset, int thread, bool writes) = 0;
 
  protected:
@@ -117,21 +117,21 @@ class HostTeam {
 
   const Shape shape_;
   const int begin_, end_;
-  int thread_ = everyone;  // that is running; all of them outside each()
+  int thread_ = everyone;  // the running thread; `everyone` outside each()
   TeamRunner& runner_;
 };
 
 /// How the host runs a kernel.
 struct HostKernel {
   const char* name;
-  std::size_t size;  ///< of the struct
+  std::size_t size;  ///< of the kernel's struct, in bytes
   void (*run)(const void* kernel, HostTeam& team);
   void (*accesses)(const void* kernel, Accesses& to);
 };
 
 }  // namespace windrow::cuda
 
-/// Called before a kernel is launched, if something defines it: a runtime for tests does. `function` is the address
+/// Called before a kernel is launched, if it is defined (the runtime for tests defines it). `function` is the address
 /// that identifies the kernel to the CUDA runtime.
 extern "C" __attribute__((weak)) void windrow_host_kernel(const void* function,
                                                           const windrow::cuda::HostKernel* kernel);

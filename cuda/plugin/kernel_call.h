@@ -1,4 +1,4 @@
-// What kernels share: operands, checks of indices, and the kernel that computes each element on its own.
+// Shared parts of kernels: operands, checks of indices, and the kernel that computes each element independently.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ using In = Matrix<const float>;
 using Out = Matrix<float>;
 using Indices = Matrix<const std::int32_t>;
 
-/// What a row with a bad index gets.
+/// The value of rows with a bad index.
 inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 inline bool adds(const Call& call) { return call.write == Write::add; }
@@ -25,7 +25,7 @@ inline float value_of(const Call& call) { return static_cast<float>(call.attribu
 
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-/// The share of a term in a sum of exponentials whose logarithm is `result`; nothing has a share in a sum of 0.
+/// The share of a term in a sum of exponentials whose logarithm is `result`; 0 if that sum is 0.
 WINDROW_ON_DEVICE inline float share_of(float term, float result) {
   return std::exp(term - (result == lowest ? -lowest : result));
 }
@@ -37,7 +37,7 @@ WINDROW_ON_DEVICE T& at(const Matrix<T>& matrix, Index row, Index column) {
   return matrix.data[row * matrix.stride + column];
 }
 
-/// A matrix as one row, if none of those that belong together has gaps.
+/// The matrix as one row, if no matrix of the call has gaps between its rows.
 template <class T>
 Matrix<T> flat(const Matrix<T>& matrix, bool dense) {
   const Index elements = matrix.rows * matrix.width;
@@ -46,7 +46,8 @@ Matrix<T> flat(const Matrix<T>& matrix, bool dense) {
 
 WINDROW_ON_DEVICE inline void write(float& to, float value, bool add) { to = add ? to + value : value; }
 
-/// A sum of many floats, whose error does not grow with their number: sums of blocks, in float, are added in double.
+/// A sum of many floats. Its error does not grow with their number: blocks are summed in float, and the block sums in
+/// double.
 class LongSum {
  public:
   WINDROW_ON_DEVICE void operator+=(float value) {
@@ -69,7 +70,7 @@ WINDROW_ON_DEVICE inline bool within(Index i, Index count) { return 0 <= i && i 
 struct Segment {
   Index first, last;
 
-  /// False: the segment is not one of that many rows.
+  /// False if the segment does not lie within that many rows.
   WINDROW_ON_DEVICE bool good(Index rows) const { return 0 <= first && first <= last && last <= rows; }
 };
 WINDROW_ON_DEVICE inline Segment segment_of(const Indices& bounds, Index r) {
@@ -90,10 +91,10 @@ WINDROW_ON_DEVICE inline Index place_in(const Indices& indices, Index row) {
   return first;
 }
 
-/// True if `value` takes the place of `top` as the maximum of what contains `top` first: the first NaN wins.
+/// True if `value`, which comes after `top`, replaces it as the maximum. The first NaN wins.
 WINDROW_ON_DEVICE inline bool exceeds(float value, float top) { return top == top && !(value <= top); }
 
-/// The row of the first NaN of a column, or otherwise of the first maximum. The segment is not empty.
+/// The row of a column's first NaN, or of its first maximum if it has no NaN. The segment is not empty.
 WINDROW_ON_DEVICE inline Index first_maximum(const In& x, Index column, Segment segment) {
   Index top = segment.first;
   float value = at(x, top, column);
@@ -106,7 +107,7 @@ WINDROW_ON_DEVICE inline Index first_maximum(const In& x, Index column, Segment 
   return top;
 }
 
-/// What most kernels take: operands x and y, the gradient g of a result, and indices.
+/// Arguments of most kernels: operands x and y, the gradient g of a result, and indices.
 struct OfX {
   In x;
   void accesses(Accesses& to) const { to.all(x); }
@@ -130,7 +131,7 @@ struct OfXGAndIndices {
   void accesses(Accesses& to) const { to.all(x, g, indices); }
 };
 
-/// A thread for each element of the result. `Value` has a name, computes value(row, column), and tells its accesses.
+/// Runs one thread per element of the result. `Value` has a name, computes value(row, column), and lists its accesses.
 template <class Value>
 struct EachElement {
   static constexpr const char* name = Value::name;
@@ -148,7 +149,7 @@ struct EachElement {
   void accesses(Accesses& to) const { to.all(value, out); }
 };
 
-/// Gives the fields of a kernel what they stand for in a call: its operands, indices and numbers, each in their order.
+/// Fills the fields of a kernel from a call: its operands, indices and numbers, each in their order.
 class FieldsOfCall {
  public:
   explicit FieldsOfCall(const Call& call) : call_(call) {}
@@ -160,7 +161,7 @@ class FieldsOfCall {
   const Call& call_;
   std::size_t in_ = 0, indices_ = 0, values_ = 0;
 };
-/// A struct of matrices, and at most one number behind them.
+/// Makes a struct of matrices, followed by at most one number.
 template <class Value, std::size_t... numbers>
 Value made_from(const Call& call, std::index_sequence<numbers...>) {
   FieldsOfCall field(call);
@@ -180,7 +181,7 @@ template <class Value>
 int run_each(const Call& call, const Queue& queue) {
   return run_each(call, queue, made_from<Value>(call));
 }
-/// The entry of a kernel that has the name of its operator.
+/// The table entry of a kernel whose name is that of its operator.
 template <class Value>
 constexpr KernelEntry each = {Value::name, run_each<Value>};
 

@@ -1,11 +1,11 @@
-// What the files of the plug-in have for its table: the kernels of all operators, the compiler, and products.
+// What the plug-in's files contribute to its table: the kernels of all operators, the compiler, and products.
 #pragma once
 
 #include "plugin.h"
 
 namespace windrow::cuda {
 
-/// Null: there is none.
+/// Null if the operator has no kernel.
 const KernelEntry* find_kernel(const char* op);
 
 // In compile.cc: see Plugin.
@@ -15,7 +15,7 @@ int compile(const char* source, int architecture, Compiled* made);
 void free_compiled(Compiled* made);
 
 // In linear.cu.
-/// Makes the handle of cuBLAS if there is none.
+/// Makes the queue's cuBLAS handle if it has none.
 int prepare_products(const Queue& queue);
 int multiply(const Queue& queue, const Products& products);
 

@@ -12,7 +12,7 @@
 namespace windrow::cuda {
 namespace {
 
-/// Stands for each queue, event, module and kernel.
+/// Its address is the handle of every queue, event, module and kernel.
 int anything;
 template <class T>
 int make(T** made) {
@@ -36,7 +36,7 @@ int release(void* start) {
   return success;
 }
 
-/// Of zeros: memory of the host that is used again has other contents.
+/// Writes zeros, because reused host memory has other contents.
 int copy(Queue*, void* to, const void*, const CopyShape* shape) {
   for (std::size_t r = 0; r < shape->rows; ++r) {
     std::memset(static_cast<std::byte*>(to) + r * shape->to_stride, 0, shape->width);
@@ -54,7 +54,7 @@ int facts(int, DeviceFacts* facts) {
   return success;
 }
 
-/// For any operator; without a workspace, since nothing uses it.
+/// One kernel for all operators. It needs no workspace, since nothing uses it.
 const KernelEntry* kernel(const char* op) {
   static std::mutex mutex;
   static std::map<std::string, KernelEntry> made;

@@ -43,7 +43,7 @@ int facts(int device, DeviceFacts* facts) {
   return success;
 }
 
-/// The runtime cannot tell which devices are in use, but gives the driver's function that can.
+/// The runtime cannot tell which devices are in use. The driver can, and the runtime returns a pointer to its function.
 int restore_device(int device) {
   static auto* const state_of = [] {
     void* found = nullptr;
@@ -71,7 +71,7 @@ int end_queue(Queue* queue) {
   return waited;
 }
 
-/// Non-blocking, so that it is independent of what other code issues on the default stream.
+/// The stream is non-blocking, so that it does not wait for work of other code on the default stream.
 int make_queue(int device, const QueueOptions* options, Queue** made) {
   constexpr cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                                              CUBLAS_COMPUTE_32F_FAST_16BF};
@@ -148,13 +148,13 @@ int launch_together(Queue* queue, Function* function, int teams, std::size_t sha
 
 // Graphs, made by stream capture.
 
-/// What cuBLAS recommends for the newest devices.
+/// The workspace size that cuBLAS recommends for the newest devices.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
 cudaGraph_t native(const Graph* graph) { return reinterpret_cast<cudaGraph_t>(const_cast<Graph*>(graph)); }
 cudaGraphExec_t native(GraphExec* exec) { return reinterpret_cast<cudaGraphExec_t>(exec); }
 
-/// Without a workspace of the caller, cuBLAS allocates one in the graph, and such graphs cannot be updated.
+/// Unless the caller provides a workspace, cuBLAS allocates one in the graph, and such graphs cannot be updated.
 int prepare_capture(Queue* queue) {
   if (const int error = prepare_products(*queue); error != success) return error;
   if (const cudaError_t error = cudaMalloc(&queue->workspace, workspace_bytes); error != cudaSuccess) return error;

@@ -1,5 +1,5 @@
-// Prints elementwise_formulas.h: a line for each operator that has a formula, WINDROW_FORMULA of its name, the number
-// of its operands, whether it updates its result, and the formula.
+// Prints elementwise_formulas.h: one WINDROW_FORMULA line for each operator with a formula. Its arguments are the name,
+// the number of operands, whether the operator updates its result, and the formula.
 #include <iostream>
 
 #include "windrow/ops/operators.h"

@@ -1,4 +1,4 @@
-// Queues: a stream with what cuBLAS needs on it; and launches of kernels on it.
+// A queue: a stream with its cuBLAS handle. Also launches kernels on queues.
 #pragma once
 
 #include <cublas_v2.h>
@@ -17,10 +17,10 @@ struct Queue {
   cudaStream_t stream = nullptr;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   mutable cublasHandle_t blas = nullptr;  // made by the first product; one thread at a time issues work
-  void* workspace = nullptr;              // of the handle; null: it has its own
+  void* workspace = nullptr;              // of the handle; null if the handle allocates its own
 };
 
-/// An error of the CUDA runtime for what cuBLAS reports, which are few kinds.
+/// Translates an error of cuBLAS, which has few kinds, to an error of the CUDA runtime.
 inline cudaError_t of_blas(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS:
@@ -40,7 +40,7 @@ inline cudaError_t of_blas(cublasStatus_t status) {
   }
 }
 
-/// How many teams run a kernel, of how many threads, with how many bytes of shared memory.
+/// The number of teams that run a kernel, the threads of a team, and its bytes of shared memory.
 struct LaunchShape {
   Index teams;
   int threads = most_threads;
@@ -52,7 +52,7 @@ inline LaunchShape shape_for_elements(const Queue& queue, Index count) {
   const Index most = Index{queue.multiprocessors} * 8;
   return {std::min((count + most_threads - 1) / most_threads, most)};
 }
-/// A team for each row, with a number of threads that suits the width.
+/// One team per row, with a number of threads that suits the width.
 inline LaunchShape shape_for_rows(const Queue& queue, Index rows, Index width) {
   const int threads = width <= 256 ? 32 : width <= 1024 ? 64 : most_threads;
   return {std::min(rows, Index{queue.multiprocessors} * 64), threads};

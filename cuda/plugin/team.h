@@ -21,10 +21,10 @@
 //     void accesses(Accesses& to) const { to.all(x, out); }
 //   };
 //
-// What is outside each() is the same for all threads of a team; what differs by thread is inside each(), and is kept
-// in values() or in shared memory. After sync() every thread sees what the others wrote before. So the same source
-// runs on the host, where a loop over the threads, or a real thread for each, takes the place of the device: that is
-// how tests run kernels on machines without a GPU (tests/cuda). Device memory may contain offsets, but no addresses.
+// Code outside each() computes the same for all threads of a team. Code that differs by thread is inside each(); its
+// results are kept in values() or in shared memory. After sync() every thread sees what the others wrote before. So the
+// same source runs on the host, as a loop over the threads or with one real thread for each. Tests run kernels this way
+// on machines without a GPU (tests/cuda). Device memory may contain offsets, but no addresses.
 #pragma once
 
 #include <cstddef>
@@ -52,12 +52,12 @@ struct Access {
   bool writes;
 };
 
-/// Collects the accesses of a kernel. Only tests do.
+/// Collects the accesses of a kernel. Used only by tests.
 class Accesses {
  public:
   virtual void add(const Access& access) = 0;
 
-  /// Matrices of const elements are read, and others are written; parts of a kernel have accesses() of their own.
+  /// Matrices of const elements are read, and others are written. A part of a kernel has its own accesses().
   template <class... Operand>
   void all(const Operand&... operands) {
     (of(operands), ...);
@@ -118,7 +118,7 @@ class DeviceTeam {
   }
   __device__ void sync() const { __syncthreads(); }
 
-  /// A value for each thread, at first T().
+  /// A value for each thread, initially T().
   template <class T>
   struct Values {
     T own{};
@@ -130,15 +130,16 @@ class DeviceTeam {
     return {};
   }
 
-  /// Memory of the team for `count` elements: all that the launch asked for, from its beginning.
+  /// Shared memory of the team for `count` elements. It starts at the beginning of the memory that the launch
+  /// requested.
   template <class T>
   __device__ T* shared(int) const {
     extern __shared__ std::byte windrow_shared_memory[];
     return reinterpret_cast<T*>(windrow_shared_memory);
   }
 
-  /// Reductions over the values of all threads, in an order that the number of threads determines. All threads call
-  /// them, and get the same bits.
+  /// Reductions over the values of all threads, in an order that the number of threads determines. All threads must
+  /// call them, and all get the same bits.
   __device__ float sum(const Values<float>& values) const {
     return reduce(values.own, [](float a, float b) { return a + b; });
   }
@@ -167,7 +168,7 @@ class DeviceTeam {
 
 #endif
 
-/// Calls function(i) for each i below `count`, once in all teams.
+/// Calls function(i) once for each i below `count`; the teams divide the calls.
 template <class Team, class Function>
 WINDROW_ON_DEVICE void for_all(Team& team, Index count, const Function& function) {
   team.each([&](int thread) {
@@ -176,11 +177,11 @@ WINDROW_ON_DEVICE void for_all(Team& team, Index count, const Function& function
   });
 }
 
-/// Calls function(row, column) for each element of a matrix of this shape, once in all teams.
+/// Calls function(row, column) once for each element of a matrix of this shape; the teams divide the calls.
 template <class Team, class Function>
 WINDROW_ON_DEVICE void for_elements(Team& team, Index rows, Index width, const Function& function) {
   for_all(team, rows * width, [&](Index i) {
-    // A division of 64 bits takes many times as long on a device.
+    // On a device, a 64-bit division takes many times as long as a 32-bit one.
     const bool small = (i | width) >> 32 == 0;
     const Index row = small ? static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(width) : i / width;
     function(row, i - row * width);

@@ -19,7 +19,7 @@ DeviceInfo info_of(int number, const DeviceFacts& facts) {
 static_assert(static_cast<int>(Precision::tf32) == static_cast<int>(Rounding::tf32));
 static_assert(static_cast<int>(Precision::bf16) == static_cast<int>(Rounding::bf16));
 
-/// The memory below the pool; null if it is none of CUDA.
+/// The memory below the pool; null if it is not CUDA memory.
 const DeviceMemory* memory_of(const Device& device) {
   const auto* const pool = dynamic_cast<const Pool*>(device.memory.get());
   return pool == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&pool->below());
@@ -33,7 +33,7 @@ std::shared_ptr<CudaLane> lane_beside(const CudaLane& lane, const std::string& n
   return CudaLane::make(lane.shared_hardware(), std::move(same));
 }
 
-/// Operators of operators.h have a kernel each.
+/// Every operator of operators.h has a kernel.
 const KernelEntry& entry_of(const Operator& op) {
   static const auto entries = [] {
     std::unordered_map<const Operator*, const KernelEntry*> made;
@@ -55,7 +55,7 @@ void run(const KernelCall<float>& call) {
 
 std::size_t workspace(const KernelCall<float>& call) { return entry_of(*call.op).workspace(call); }
 
-/// For all operators of operators.h.
+/// The kernels of all operators of operators.h.
 const KernelTable<float>& kernels() {
   static const KernelTable<float> table = [] {
     KernelTable<float> made;
@@ -94,7 +94,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
                                               .queue = {.products = static_cast<Rounding>(options.precision)}});
   const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
-  // Before the engine has any of them: this may fail.
+  // Made before the engine gets any of them, since this may fail.
   std::vector<std::shared_ptr<CudaLane>> more;
   for (const char* name : {"copies out", "copies in", "collectives"}) {
     more.push_back(lane_beside(*lane, name, true));

@@ -109,7 +109,7 @@ std::string Hardware::in_flight() const {
   return text;
 }
 
-/// There is room for an event before it is made, so that give_back() needs no memory.
+/// Reserves room in the list before it makes an event, so that give_back() needs no memory.
 int Hardware::take_event(Event** taken) noexcept try {
   std::unique_lock lock(mutex_);
   if (!events_.empty()) {
@@ -163,9 +163,9 @@ void Hardware::wake() {
   watch_->woken.notify_one();
 }
 
-// The thread looks at all lanes in turn, passing over what is not done: it must not stay with one event. While points
-// are reached soon it does not sleep, but leaves the driver alone between two looks, since a query and a launch on
-// another thread wait for each other. Then it looks ever less often.
+// The thread polls all lanes in turn, and never blocks on one event. While points are reached soon it does not sleep.
+// But it pauses between two polls, since a query and a launch on another thread wait for each other. Later it polls
+// less and less often.
 void Hardware::serve(Watch& watch) noexcept {
   using namespace std::chrono_literals;
   constexpr auto pause = 8us, shortest = 10us, longest = 100us;
@@ -180,7 +180,7 @@ void Hardware::serve(Watch& watch) noexcept {
     watch.awake = false;
     std::erase_if(watch.lanes, [](const auto& lane) { return lane.expired(); });
     bool advanced = false, open = false;
-    // Others only append lanes meanwhile.
+    // Other threads can only append lanes meanwhile.
     for (std::size_t i = 0; i < watch.lanes.size(); ++i) {
       std::shared_ptr<CudaLane> lane = watch.lanes[i].lock();
       if (lane == nullptr) continue;
@@ -188,7 +188,7 @@ void Hardware::serve(Watch& watch) noexcept {
       const CudaLane::Seen seen = lane->look();
       advanced = advanced || seen.advanced;
       open = open || seen.open;
-      lane.reset();  // perhaps the last use of the device, whose end takes the lock
+      lane.reset();  // may destroy the device, whose destructor takes the lock
       lock.lock();
     }
     lock.unlock();

@@ -1,5 +1,5 @@
-// A device of the process, which the lanes of all engines share: whether it failed, its events, and the thread that
-// asks which points are reached.
+// A device of the process, which the lanes of all engines share: its failure, its events, and the thread that polls
+// which points are reached.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class CudaLane;
 /// Such as "9.0".
 std::string architecture_of(const DeviceFacts& facts);
 
-/// Makes a device the calling thread's while it exists.
+/// Selects a device for the calling thread while this object exists.
 class OnThread {
  public:
   OnThread(const Plugin& cuda, int device);
@@ -31,7 +31,7 @@ class OnThread {
   OnThread(const OnThread&) = delete;
   OnThread& operator=(const OnThread&) = delete;
 
-  /// Why it is not; or success.
+  /// Why the device could not be selected; or success.
   int error() const { return error_; }
 
  private:
@@ -57,7 +57,8 @@ class Hardware {
 
   /// Null while the device works.
   std::exception_ptr failure() const;
-  /// Notes that the device is lost, with what is in flight on its lanes. The first call counts. Returns the failure.
+  /// Records that the device is lost, and what is in flight on its lanes. Only the first call has an effect. Returns
+  /// the failure.
   std::exception_ptr fail(int error) noexcept;
 
   /// Returns an error of the CUDA runtime, or success.
@@ -66,21 +67,21 @@ class Hardware {
 
   /// Whether the device runs kernels whose teams wait for each other.
   bool runs_teams_together() const { return !teams_refused_; }
-  /// It has refused one, so it gets no more of them. The first call says so on standard error.
+  /// Called when the device has refused such a kernel: it gets no more. The first call reports this on standard error.
   void refuse_teams_together() noexcept;
 
-  /// Compiled kernels by their source. They are kept as long as the device is open, since work in flight may use them.
-  /// `make` is called if there are none.
+  /// Compiled kernels of a source; calls `make` if there are none yet. They are kept as long as the device is open,
+  /// since work in flight may use them.
   const Code* code_of(const std::string& source, const std::function<std::unique_ptr<const Code>()>& make);
 
   void add(std::weak_ptr<CudaLane> lane);
-  /// A lane has work that someone waits for.
+  /// Tells the thread that a lane has work that someone waits for.
   void wake();
 
  private:
   std::string in_flight() const;
-  /// What the thread uses. It may outlive this object for a moment: a lane can end on the thread, in a callback, and be
-  /// the last user of the device.
+  /// State of the thread. It may briefly outlive this object: a callback on the thread can destroy a lane that is the
+  /// last user of the device.
   struct Watch {
     std::mutex mutex;  // guards what follows
     std::vector<std::weak_ptr<CudaLane>> lanes;
@@ -92,12 +93,12 @@ class Hardware {
   const Plugin& cuda_;
   const int number_;
   const std::string name_;
-  const std::exception_ptr lost_;  // the failure if there is no memory for what it says
+  const std::exception_ptr lost_;  // the failure if there is no memory for a message
   DeviceFacts facts_{};            // constant once the object exists
   std::atomic<bool> teams_refused_{false};
   mutable std::mutex mutex_;  // guards what follows
   std::exception_ptr failure_;
-  std::vector<Event*> events_;  // not in use; has room for all
+  std::vector<Event*> events_;  // unused events; has room for all that were made
   std::size_t events_made_ = 0;
   std::mutex compiling_;  // guards codes_; held while code is compiled
   std::map<std::string, std::unique_ptr<const Code>> codes_;

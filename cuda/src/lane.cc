@@ -12,16 +12,16 @@ namespace {
 struct Section {
   int own;      // device
   int before;   // the device that the thread gets back
-  int error;    // of this section, found by one inside it or by enter(); or success
-  bool failed;  // whether the lane had: then points tell, and nobody needs to hear of it from each op
+  int error;    // of this section, found by an inner section or by enter(); or success
+  bool failed;  // whether the lane had failed before: its points report that, so its ops need not
 
   void note(int found) {
     if (found != not_ready && error == success) error = found;
   }
 };
 
-/// The sections of a thread, which nest. They take no memory, since enter() must not fail: if there are more than have
-/// room, which needs ops that push ops on the same thread, the inner ones are parts of the last one that has.
+/// The nested sections of a thread. They allocate no memory, since enter() must not fail. Beyond `most` (which needs
+/// ops that push ops on the same thread), inner sections count as part of the last one.
 struct Sections {
   static constexpr std::size_t most = 32;
   std::size_t count;
@@ -31,8 +31,8 @@ struct Sections {
 };
 constinit thread_local Sections sections{};
 
-/// Keeps the thread's last error for the innermost section, before calls that may set another one. That work is not
-/// done yet is none.
+/// Keeps the thread's last error for the innermost section, before calls that may set another one. `not_ready` is not
+/// an error.
 void save_error(const Plugin& cuda) {
   const int error = cuda.take_error();
   if (sections.count > 0) sections.innermost().note(error);
@@ -76,13 +76,13 @@ CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
 }
 
 void CudaLane::enter() noexcept {
-  save_error(cuda_);  // it is that of the section around this one, or nobody's
+  save_error(cuda_);  // the error belongs to the enclosing section, or to nobody
   const int own = hardware_->number();
   int now = own, error = success;
   cuda_.device(&now);
   if (now != own) {
     error = cuda_.set_device(own);
-    if (sections.count == 0 && thread_is_free()) now = own;  // it stays: the next op needs it, too
+    if (sections.count == 0 && thread_is_free()) now = own;  // it stays selected for the next op
   }
   if (++sections.count > Sections::most) return sections.innermost().note(error);
   sections.innermost() = {own, now, error, fails_at(recorded_ + 1)};
@@ -98,7 +98,7 @@ std::exception_ptr CudaLane::leave() noexcept {
   const int error = section.error != success ? section.error : last;
   std::exception_ptr found;
   if (error != success && error != not_ready) {
-    // An error that remains is the device's, not that of a launch.
+    // An error that remains is an error of the device, not of a launch.
     const bool lost = cuda_.take_error() != success;
     std::lock_guard lock(mutex_);
     if (lost) {
@@ -141,7 +141,7 @@ bool CudaLane::can_wait_for(const Lane& other) const noexcept {
   return ours != nullptr && ours->hardware_ == hardware_;
 }
 
-/// Lanes of one device fail together, so nothing is to be told of the other one's failure.
+/// Lanes of one device fail together, so this lane need not be told that the other one failed.
 void CudaLane::wait(Point point, IfFailed) noexcept {
   auto& other = static_cast<CudaLane&>(*point.lane);
   save_error(cuda_);
@@ -149,7 +149,7 @@ void CudaLane::wait(Point point, IfFailed) noexcept {
   if (other.reached(point)) return;
   Event* const event = other.covering(point.serial);
   if (event == nullptr) return;
-  // The call notes what the event stands for now, so that the event may be used again afterwards.
+  // The call captures the event's present state, so the event may be reused afterwards.
   const int error = cuda_.wait_for_event(queue_, event);
   if (error != success) other.drain();
 }
@@ -163,7 +163,7 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
       lock.unlock();
       hardware_->wake();
       return;
-    } catch (const std::bad_alloc&) {  // the callback is as it was
+    } catch (const std::bad_alloc&) {  // the callback is unchanged
       drain();
     }
   }
@@ -251,7 +251,7 @@ void CudaLane::throw_error(const char* work, int error) const {
 std::exception_ptr CudaLane::error_of_section(int error) const noexcept try {
   return std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
 } catch (const std::bad_alloc&) {
-  return std::current_exception();  // that the op has failed is not lost
+  return std::current_exception();  // so the op still fails
 }
 
 void CudaLane::keep(std::shared_ptr<void> object) {
@@ -259,7 +259,7 @@ void CudaLane::keep(std::shared_ptr<void> object) {
     std::lock_guard lock(mutex_);
     callbacks_.emplace(recorded_ + 1, [object = std::move(object)](const std::exception_ptr&) {});
   }
-  keeps_ = true;  // its point is recorded later
+  keeps_ = true;  // the op's point is recorded later
 }
 
 /// An event in flight that is reached no sooner than the point. Null if the point is reached now.
@@ -268,7 +268,7 @@ Event* CudaLane::covering(std::uint64_t serial) noexcept {
   const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
   if (found != marks_.end()) return found->event;
   if (sections.count > 0) save_error(cuda_);
-  const OnThread here(cuda_, hardware_->number());  // another device of the thread may have failed
+  const OnThread here(cuda_, hardware_->number());  // the thread may have selected another, failed device
   Event* event = nullptr;
   int error = hardware_->take_event(&event);
   // Work is issued before its point is recorded, and the event after.
@@ -289,8 +289,8 @@ bool CudaLane::note_mark(const Mark& mark) noexcept try {
   return false;
 }
 
-/// Without the lock while it asks: a query waits for launches of other threads, and threads that issue work need the
-/// lock.
+/// Releases the lock while it queries: a query waits for launches of other threads, and threads that issue work need
+/// the lock.
 void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) noexcept {
   if (const std::exception_ptr failure = hardware_->failure()) return fail(failure);
   while (!marks_.empty()) {
@@ -298,7 +298,7 @@ void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) noexcept {
     lock.unlock();
     const int error = cuda_.query(first.event);
     lock.lock();
-    // Another thread has waited for the lane meanwhile; then the event may stand for something else.
+    // If another thread has waited for the lane meanwhile, the event may stand for another point.
     if (marks_.empty() || marks_.front().serial != first.serial) continue;
     if (error == not_ready) return;
     if (error != success) return drain();
@@ -308,8 +308,8 @@ void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) noexcept {
   }
 }
 
-/// For calls about events that fail, and for notes that have no memory, on a device that perhaps works: waits for all
-/// that is issued, so that nothing is taken for done that is not. It is rare.
+/// Used when a call about an event fails or a note cannot be allocated, while the device may still work. Waits for all
+/// issued work, so that no unfinished work counts as done. Rare.
 void CudaLane::drain() noexcept {
   const OnThread here(cuda_, hardware_->number());
   const std::uint64_t newest = recorded_;
@@ -321,7 +321,7 @@ void CudaLane::drain() noexcept {
   reached_ = newest;
 }
 
-/// All points that are not reached fail, and count as reached: nothing of the device works any more.
+/// All points that are not reached fail and count as reached: the device no longer works.
 void CudaLane::fail(const std::exception_ptr& error) noexcept {
   if (failed_at_ != 0) return;
   {
@@ -358,7 +358,7 @@ CudaLane::Seen CudaLane::look() noexcept {
   while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
     due.insert(due.end(), callbacks_.extract(callbacks_.begin()));
   }
-  // What is kept for an op that is still being issued has no point yet.
+  // Objects that are kept for an op that is still being issued have no point yet.
   const bool open = !callbacks_.empty() && callbacks_.begin()->first <= recorded_;
   const std::uint64_t covered = marks_.empty() ? std::uint64_t{reached_} : marks_.back().serial;
   if (open && has_room() && recorded_ > covered) covering(recorded_);

@@ -1,7 +1,7 @@
 // The lane of a CUDA stream.
 //
-// A point is a number; an event is recorded when someone asks for a point, or may do so soon, and stands for all points
-// up to the newest one at that moment. So a stream has a few events in flight, however many ops there are.
+// A point is a number. An event is recorded when someone asks for a point, or may do so soon. It stands for all points
+// up to the newest one at that moment. So a stream has few events in flight, however many ops there are.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class TeamsRefused : public Error {
   using Error::Error;
 };
 
-/// What the engine and the thread of the device call needs no memory of the host; where there is none for what someone
-/// waits for, they wait for the device instead.
+/// Functions that the engine and the device's thread call do not depend on host memory: if none is left to note what
+/// someone waits for, they wait for the device instead.
 class CudaLane final : public Lane, public CapturingLane {
  public:
   struct Options {
@@ -57,8 +57,8 @@ class CudaLane final : public Lane, public CapturingLane {
   void close() noexcept override;
   std::unique_ptr<CapturedWork> capture_work(const std::function<void()>& work) override;
 
-  /// The lane of a call, which a device's kernel or copy gets. Throws Error, with `work` as its subject, if it is null,
-  /// or no open lane of CUDA.
+  /// Converts the lane that a device's kernel or copy gets. Throws Error, with `work` as its subject, if it is null or
+  /// not an open CUDA lane.
   static CudaLane& of(Lane* lane, std::string_view work);
 
   // For ops of the lane, while they issue work.
@@ -66,8 +66,8 @@ class CudaLane final : public Lane, public CapturingLane {
   const Hardware& hardware() const { return *hardware_; }
   const std::shared_ptr<Hardware>& shared_hardware() const { return hardware_; }
   Queue* queue() const { return capturing_ ? capture_queue_ : queue_; }
-  /// Issues work, a string literal or an operator's name, by a function that returns the error of the call. Throws
-  /// Error if there is one; TeamsRefused, then the op may go on.
+  /// Issues work by a function that returns the error of the call. `work` is a string literal or an operator's name.
+  /// Throws Error if the call fails, or TeamsRefused, after which the op may continue.
   template <class Function>
   void issue(const char* work, Function function) {
     note(work);
@@ -80,23 +80,23 @@ class CudaLane final : public Lane, public CapturingLane {
   }
   /// Whether there is memory for capture(): the first call takes it, or finds that there is none.
   bool can_capture();
-  /// What `issue` issues on this lane is captured, and not done. The caller frees the graph; it is null if nothing was
-  /// issued. Throws what `issue` throws, and Error if there is no graph.
+  /// Captures the work that `issue` issues on this lane, without running it. The caller frees the graph, which is null
+  /// if nothing was issued. Throws what `issue` throws, and Error if the capture fails.
   Graph* capture(const std::function<void()>& issue, std::size_t* calls);
   /// Keeps an object until the work that has been issued is done.
   void keep(std::shared_ptr<void> object);
 
-  /// "; in flight on NAME: " and the last kernels and copies that are not done; empty if there are none. Threads: any.
+  /// "; in flight on NAME: " and the last unfinished kernels and copies; empty if there are none. Threads: any.
   std::string in_flight() const;
 
   struct Seen {
     bool advanced, open;  // whether points were reached, and whether someone waits for more
   };
-  /// Called by the thread of the device: asks which points are reached, and calls back.
+  /// Called by the thread of the device: polls which points are reached, and runs their callbacks.
   Seen look() noexcept;
 
  private:
-  /// Covers all points up to `serial`.
+  /// An event that covers all points up to `serial`.
   struct Mark {
     std::uint64_t serial;
     Event* event;
@@ -117,7 +117,7 @@ class CudaLane final : public Lane, public CapturingLane {
   void ask_marks(std::unique_lock<std::mutex>& lock) noexcept;
   void drain() noexcept;
   void fail(const std::exception_ptr& error) noexcept;
-  // Called with or without it.
+  // Called with or without mutex_.
   std::exception_ptr failure_at(std::uint64_t serial) const noexcept;
   bool fails_at(std::uint64_t serial) const noexcept;
 
@@ -129,24 +129,24 @@ class CudaLane final : public Lane, public CapturingLane {
   const Plugin& cuda_;
   const Options options_;
   Queue* queue_ = nullptr;
-  // Never has work of its own: other threads may record events on queue_ at any time, and must not capture them.
+  // Used only for captures: other threads may record events on queue_ at any time, and these must not be captured.
   Queue* capture_queue_ = nullptr;
   bool capturing_ = false;
-  bool anticipates_ = false;  // the point that is recorded next
-  bool refused_ = false;      // memory for captures was
+  bool anticipates_ = false;  // whether someone may soon ask for the next point
+  bool refused_ = false;      // whether memory for captures was refused
   Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
-  /// The first point that failed, since the device did, or 0. All from it on count as reached.
+  /// The first point that failed because the device did, or 0. It and all later points count as reached.
   std::atomic<std::uint64_t> failed_at_{0};
 
-  // The last locks that a thread takes, one of them.
+  // A thread takes at most one of these, and no lock after it.
   mutable std::mutex error_mutex_, names_mutex_;
   std::exception_ptr error_;        // guarded by error_mutex_
   std::atomic<bool> keeps_{false};  // whether keep() was called since the last point was recorded
 
   mutable std::mutex mutex_;  // guards what follows
-  std::deque<Mark> marks_;    // in flight, in the order of their points
-  // By their points, which may be recorded later. What is due moves to a container of the same kind, which takes no
+  std::deque<Mark> marks_;    // events in flight, in the order of their points
+  // By their points, which may be recorded later. Due callbacks move to a container of the same kind, which needs no
   // memory.
   std::multimap<std::uint64_t, Reached> callbacks_;
 

@@ -11,7 +11,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// Why no device can be used, or nothing.
+/// Why no device can be used; empty if some can.
 std::string obstacle(const Plugin& cuda, int error) {
   int driver = 0, runtime = 0;
   if (cuda.versions(&driver, &runtime) != success) return "CUDA cannot be used: the driver's version is unknown";

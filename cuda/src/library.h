@@ -7,14 +7,14 @@
 
 namespace windrow::cuda {
 
-/// Opens the plug-in on the first call. Throws MisuseError, always with the same text, if it cannot be used: it is not
-/// there or does not fit, or there is no driver that it can use. Threads: any.
+/// Opens the plug-in on the first call. Throws MisuseError, always with the same text, if the plug-in is missing, has
+/// another version, or finds no usable driver. Threads: any.
 const Plugin& plugin();
 
-/// The number of devices. Throws MisuseError as plugin(), and if there is none.
+/// The number of devices. Throws MisuseError in the cases of plugin(), and if there is no device.
 int count_devices();
 
-/// "cuda:0".
+/// Such as "cuda:0".
 std::string device_name(int number);
 
 }  // namespace windrow::cuda

@@ -8,13 +8,13 @@
 namespace windrow::cuda {
 namespace {
 
-/// All pinned memory, by its first byte.
+/// Sizes of all pinned memory, by first byte.
 struct PinnedRanges {
   std::mutex mutex;
   std::map<std::uintptr_t, std::size_t> all;  // guarded by mutex
 };
 PinnedRanges& pinned_ranges() {
-  static auto* const made = new PinnedRanges;  // never ends: other objects of the program may outlive it
+  static auto* const made = new PinnedRanges;  // never destroyed: other objects may use it until the end
   return *made;
 }
 
@@ -109,8 +109,8 @@ void DeviceMemory::deallocate(std::byte* start, std::size_t bytes) noexcept {
   in_use_ -= aligned_size(std::max<std::size_t>(bytes, 1), alignment());
 }
 
-/// A lane does its work in order, so one workspace serves all of its kernels; and a smaller one ends only when the
-/// device has finished with it, as the runtime waits then.
+/// A lane runs its work in order, so all its kernels share one workspace. A smaller workspace can be freed at once: the
+/// runtime waits until the device has finished with it.
 std::byte* DeviceMemory::workspace_beside(Lane* lane, std::size_t bytes) {
   if (&lane_of(lane, "a kernel with a workspace") == lane_.get()) return nullptr;
   std::lock_guard lock(mutex_);

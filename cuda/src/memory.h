@@ -1,4 +1,4 @@
-// Memory of a CUDA device, and the memory of the host that it copies from and to.
+// Memory of a CUDA device, and host memory for copies from and to it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace windrow::cuda {
 
-/// Pinned memory, which a device accesses by itself. Take it from a pool: an allocation takes long.
+/// Pinned memory, which a device accesses by itself. Allocations take long, so use it through a pool.
 class PinnedMemory final : public Allocator {
  public:
   explicit PinnedMemory(std::shared_ptr<Hardware> hardware);
@@ -29,11 +29,11 @@ class PinnedMemory final : public Allocator {
   const std::string name_;
 };
 
-/// Memory of a device that belongs to a lane. It makes an allocation of the CUDA runtime for each of its own; a pool
-/// above it makes them rare.
+/// Memory of a device that belongs to a lane. Each allocation calls the CUDA runtime; a pool above it makes these calls
+/// rare.
 class DeviceMemory final : public Allocator {
  public:
-  /// `limit`: the most bytes; 0 for all of the device's.
+  /// `limit`: the most bytes; 0 means all memory of the device.
   DeviceMemory(std::shared_ptr<CudaLane> lane, std::shared_ptr<Allocator> staging, std::size_t limit);
   ~DeviceMemory() override;
 
@@ -42,8 +42,8 @@ class DeviceMemory final : public Allocator {
   std::size_t alignment() const override { return 256; }
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
-  // Copies from and to memory of the host that is not pinned go through pinned memory, since the CUDA runtime would
-  // make the calling thread wait. This is not possible for downloads: use staging().
+  // Uploads from host memory that is not pinned go through pinned memory, since the CUDA runtime would make the calling
+  // thread wait. Downloads cannot; for them, use staging().
   void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape) override;
   void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
   void clear(Lane* lane, std::byte* start, std::size_t bytes) override;

@@ -10,9 +10,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Work is collected when so many pieces are open.
+/// Finished work is collected when this many pieces are open.
 constexpr std::size_t many_open = 256;
-/// Times are floats, so they are measured from an event of the last second.
+/// Elapsed times are floats, so they are measured from an event at most this much earlier.
 constexpr float longest_ms = 1000;
 
 Clock::duration duration_of(float milliseconds) {
@@ -55,7 +55,7 @@ void Timeline::start(std::uint64_t most) noexcept try {
       std::swap(origin_, free_.back());
     }
   }
-  cuda_.take_error();  // of what record_now() has ended
+  cuda_.take_error();  // drops an error of the stream that record_now() destroyed
   on_ = true;
 } catch (const std::bad_alloc&) {
 }
@@ -123,7 +123,7 @@ void Timeline::collect() {
   }
 }
 
-/// Events that are not reached are not used again.
+/// Events that are not reached are not reused.
 void Timeline::give_up() noexcept {
   on_ = false;
   for (const Open& open : open_) {
@@ -132,7 +132,7 @@ void Timeline::give_up() noexcept {
   }
   open_.clear();
   if (origin_ != nullptr) cuda_.end_event(std::exchange(origin_, nullptr));
-  cuda_.take_error();  // it is none of an op
+  cuda_.take_error();  // not an error of an op
 }
 
 }  // namespace windrow::cuda

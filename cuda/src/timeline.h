@@ -1,4 +1,4 @@
-// When the device did the work of a lane, for traces.
+// Records when the device ran the work of a lane, for traces.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@
 
 namespace windrow::cuda {
 
-/// Encloses each call that issues work in two events of the CUDA runtime, which note when they are reached. An error of
-/// an event ends the notes; the work is not affected. Threads: any, except where said.
+/// Encloses each call that issues work in two events of the CUDA runtime, which record when they are reached. An error
+/// of an event stops the recording; it does not affect the work. Threads: any, except where said.
 class Timeline {
  public:
   Timeline(const Plugin& cuda, int device) : cuda_(cuda), device_(device) {}
@@ -23,7 +23,7 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// Forgets what was noted. Notes at most so many pieces of work.
+  /// Drops what was recorded, and starts to record at most `most` pieces of work.
   void start(std::uint64_t most) noexcept;
   void stop() noexcept { on_ = false; }
   bool on() const { return on_; }
@@ -32,13 +32,13 @@ class Timeline {
   void begin(Queue* queue, const char* work) noexcept;
   void end(Queue* queue) noexcept;
 
-  /// What was noted and is done.
+  /// The recorded work that has finished.
   std::vector<DeviceWork> read();
 
  private:
   struct Open {
     std::string name;
-    Event *begin, *end;  // end: null until end() is called
+    Event *begin, *end;  // `end` is null until end() is called
   };
   // Called with mutex_.
   Event* record(Queue* queue);

@@ -55,7 +55,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
                          {.name = "push", .lane = device_.lane, .pushed_at = from});
     return;
   }
-  // The last vertex of a row counts, as side by side.
+  // If several vertices have one row, the last one is used, as it is side by side.
   std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     for (Index r = 0; r < layout_.types[t].rows; ++r) {
@@ -79,7 +79,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
       [self = self(), output, gathers = std::move(gathers), words = std::move(words),
        view = out.view()](OpContext& op) {
         Lane* const lane = op.lane();
-        // It may be read only when the next minibatch has been issued, and must not wait for that.
+        // The program may read the output after it has issued the next minibatch, and must not wait for that one.
         if (lane != nullptr) lane->anticipate_next();
         Allocator& memory = *self->device_.memory;
         const Matrix<float> to = view.write(lane);
@@ -102,7 +102,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
       },
       {read(memory()), overwrite(out.var())}, {.name = "push", .lane = device_.lane, .pushed_at = from});
   if (!verdict_) return;
-  // The device may have collected the output before the host has looked at the losses.
+  // The device may collect the output before the host has checked the losses.
   device_.engine->push([self = self()] {}, {read(verdict_), mutate(out.var())},
                        {.name = "loss", .lane = Losses(*this).verdict_lane(), .pushed_at = from});
 }

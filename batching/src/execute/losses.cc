@@ -73,8 +73,8 @@ std::string Losses::culprit(const Bad& bad) const {
   return culprit(bad, of_.device_, of_.plan_, std::move(tensors));
 }
 
-/// Steps may have overwritten each other's results, and the backward pass may run meanwhile, so the forward pass is
-/// computed again, on the host, in memory of its own.
+/// Steps may have overwritten each other's results, and the backward pass may be running. So the forward pass is
+/// computed again on the host, in separate memory.
 std::string Losses::culprit(const Bad& bad, const Device& host, std::shared_ptr<const Plan> plan,
                             std::vector<Tensor> tensors) const {
   Execution::Options options = of_.options_;
@@ -89,7 +89,7 @@ std::string Losses::culprit(const Bad& bad, const Device& host, std::shared_ptr<
 
 // --- In order
 
-/// What the ops of a check share. Launches of a captured check use it one after the other.
+/// State that the ops of a check share. Launches of a captured check use it one after the other.
 struct Losses::Check {
   Check(const Device& device, Index count)
       : values(device.engine, device.memory->staging(), static_cast<std::size_t>(count) * sizeof(float), "losses") {}
@@ -99,8 +99,8 @@ struct Losses::Check {
   std::function<void(Lane*, float* to)> download;  ///< issues the copies
   std::function<std::optional<Bad>(const float* values)> find;
   Var found;                    ///< stands for `bad`
-  bool note = false;            ///< in the end of the minibatch, instead of a failure
-  std::optional<Bad> bad = {};  ///< what `find` has found
+  bool note = false;            ///< note a bad loss in the end of the minibatch instead of failing
+  std::optional<Bad> bad = {};  ///< the result of `find`
   /// The tensors that the forward pass reads, and their values on the host if there is a bad loss.
   struct Input {
     std::size_t number;
@@ -110,7 +110,7 @@ struct Losses::Check {
   std::vector<Input> inputs = {};
 };
 
-/// Blocks until the lane has done what was issued on it: only where a minibatch has failed.
+/// Blocks until the lane has finished all issued work. Used only after a minibatch has failed.
 static void wait_for(Lane& lane) {
   const auto done = std::make_shared<std::promise<void>>();  // the callback may return after the wait
   lane.when_reached(lane.record(), [done](const std::exception_ptr& failure) {
@@ -159,7 +159,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
   const Plan& plan = *of_.plan_;
   const auto has_losses = [](const TypePlan& type) { return !type.losses.empty(); };
   if (std::ranges::none_of(plan.types, has_losses)) return nullptr;
-  // First what holds the losses in arenas, and then those that are inputs.
+  // First the losses in arenas, then those that are inputs.
   struct Column {
     std::size_t type;
     const Place* place;
@@ -207,7 +207,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
   return check;
 }
 
-/// From the same parameters and inputs.
+/// Computes with the same parameters and inputs.
 std::string Losses::culprit(const Check& check) const {
   try {
     const Device host = host_device(*of_.device_.engine);
@@ -224,7 +224,7 @@ std::string Losses::culprit(const Check& check) const {
   }
 }
 
-// --- Losses that the runner does not know
+// --- Losses among outputs
 
 void Losses::push(LossCheck losses, std::source_location from) {
   const auto about = std::make_shared<const LossCheck>(std::move(losses));

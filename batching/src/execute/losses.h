@@ -1,5 +1,5 @@
-// The losses of a minibatch: added up, and looked at. One that is not finite fails the minibatch, with an error that
-// names its cause (execute/post_mortem.h).
+// Adds up and checks the losses of a minibatch. A loss that is not finite fails the minibatch, with an error that names
+// its cause (execute/post_mortem.h).
 #pragma once
 
 #include <functional>
@@ -22,22 +22,22 @@ class Losses {
   struct Bad {
     VertexRow vertex;
     std::string what;
-    std::optional<std::size_t> output = {};  ///< none: a loss of the function
+    std::optional<std::size_t> output = {};  ///< none for a loss of the function
   };
   /// Side by side, in an op after the forward pass: adds up the losses of the function. If one is not finite, throws
   /// NotFiniteError, or stores that text in MinibatchEnd::not_finite.
   void finish();
 
-  // In order, the losses are copied to the host, where an op looks at them while the device goes on. Then an op of a
-  // lane of the device fails if there is a bad one.
+  // In order, the losses are copied to the host, where an op checks them while the device continues. Then an op on a
+  // lane of the device fails if one is bad.
   struct Check;
-  /// Pushes the copy, and the look at the losses. Null if there are no losses.
+  /// Pushes the copy and the check of the losses. Null if there are no losses.
   std::shared_ptr<Check> push(std::source_location from);
-  /// `refuses` are the accesses of the op that fails: so they wait for the host's look at the losses, but not for what
-  /// the device computes meanwhile.
+  /// `refuses` are the accesses of the op that fails. Their users wait for the host's check of the losses, but not for
+  /// what the device computes meanwhile.
   void push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses, LaneId lane,
                     std::source_location from);
-  /// A lane for verdicts that has nothing of later minibatches before them.
+  /// A lane on which verdicts do not queue behind work of later minibatches.
   LaneId verdict_lane() const { return of_.device_.copy_out.value_or(of_.device_.lane); }
 
   /// See Execution::check_losses.
@@ -47,7 +47,7 @@ class Losses {
   using ValuesOf = std::function<Matrix<const float>(std::size_t type, const Place& place)>;
   std::optional<Bad> add_up(const ValuesOf& values_of);
   std::optional<Bad> find_bad(const LossCheck& check, Matrix<const float> values) const;
-  /// Throws an error with that text, or notes it in the end of the minibatch.
+  /// Throws an error with that text; if `note`, stores it in the end of the minibatch instead.
   void refuse(const std::string& text, bool note) const;
   void push_download(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::source_location from);
   std::string culprit(const Bad& bad) const;

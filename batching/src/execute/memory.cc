@@ -75,7 +75,7 @@ void Execution::place_values(const Choices& choices) {
       if (layout_.types[t].rows > 0) visit(t, plan_->types[t]);
     }
   };
-  // Losses are neighbours, so that one copy takes them to the host.
+  // Losses are contiguous, so that one copy takes them to the host.
   each_type([&](std::size_t t, const TypePlan& type) {
     for (const Place& loss : type.losses) {
       if (loss.in == Place::In::arena) take_region(t, loss.number);

@@ -1,4 +1,4 @@
-// Steps that move values between vertices, or read values of other vertices where these lie.
+// Steps that move values between vertices, or read values of other vertices in place.
 #include <algorithm>
 #include <cstring>
 
@@ -22,7 +22,7 @@ template <class Visit, class VisitMore, class VisitNone>
 void StepKernels::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more,
                             VisitNone visit_none) const {
   const TypeRows& here = of_.layout_.types[at.type];
-  std::size_t type = of_.plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
+  std::size_t type = of_.plan_->types.size();  // of the last consumer; adjacent rows usually have consumers of one type
   Rate of_rate = Rate::vertices;
   const ChildSlots* slots = nullptr;
   float* memory = nullptr;
@@ -109,7 +109,7 @@ void StepKernels::gather_sum(Matrix<const float> from, const std::int32_t* words
   call(op::gather_sum, {.in = {&from, 1}, .indices = indices, .out = out, .write = Write::add}, lane);
 }
 
-/// Missing children have zeros.
+/// Missing children give zeros.
 void StepKernels::gather(const Step& step, const At& at) const {
   const Matrix<float> to = of_.place(step.out, at);
   fill(to, 0, Write::overwrite, at.lane);
@@ -138,7 +138,7 @@ void StepKernels::gather_incoming(const Step& step, const At& at) const {
   }
 }
 
-/// Adds what the pairs of rows of x and y make to the rows of `out`.
+/// Adds the results of pairs of rows of x and y to the rows of `out`.
 void StepKernels::gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y,
                                const PackedGather& gather, const At& at, Matrix<float> out) const {
   const Matrix<const float> in[] = {x, y};
@@ -164,7 +164,7 @@ void StepKernels::read_in_place(const Step& step, const At& at) const {
   }
 }
 
-/// The consumers that send products are visited type by type and product by product.
+/// Visits the consumers that send products type by type and product by product.
 void StepKernels::take_incoming_products(const Step& step, const At& at) const {
   const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);

@@ -74,7 +74,7 @@ std::vector<std::size_t> Pieces::last() const {
 
 std::vector<std::size_t> Pieces::ends_of(std::size_t type, Phase phase) const {
   const auto concerns = [&](const PhaseRows& part) { return part.type == type && part.phase == phase; };
-  std::vector<char> before(pieces_.size(), 0);  // whether it is an end, or has run when one begins
+  std::vector<char> before(pieces_.size(), 0);  // whether the piece is an end, or has finished when an end begins
   std::vector<std::size_t> ends;
   for (std::size_t i = pieces_.size(); i-- > 0;) {
     if (before[i] == 0 && std::ranges::any_of(pieces_[i].parts, concerns)) {
@@ -92,7 +92,7 @@ PhaseRows Pieces::batch(Phase phase, Index number) const {
   return {phase, batch.type, batch.begin, batch.end, number};
 }
 
-/// Returns a single stretch, which may have no parts, if the phase is not enough work for several.
+/// Returns a single stretch, which may have no parts, if the phase has too little work for several.
 std::vector<Pieces::Stretch> Pieces::cut(Phase phase) const {
   Stretch whole{0, std::max<Index>(0, batch_count() - 1)};
   Index work = 0;

@@ -3,10 +3,10 @@
 // Children hand states to consumers in later batches of the schedule, so the batches form a chain: upwards in the
 // forward phases, downwards in the backward phases. A phase that takes all batches at once (eager, lazy, back_lazy) is
 // appended to the chain if it is little work, and back_eager always. Otherwise it is cut into stretches of neighbouring
-// batches. With streaming, these run beside the chain: a stretch of an earlier phase must be finished when the chain
-// reaches its first batch, and a stretch of a later phase may begin when the chain has left its last batch. A batch
-// with much work is cut by rows. In order (Execution::Ops), there is a piece for each pass, or for each part of a pass
-// that ends where a gradient has its operands.
+// batches. With streaming, these run concurrently with the chain. A stretch of an earlier phase must finish before the
+// chain reaches its first batch. A stretch of a later phase may begin when the chain has finished its last batch. A
+// batch with much work is cut by rows. In order (Execution::Ops), there is one piece for each pass, or several: a pass
+// may be divided where a gradient has its operands.
 #pragma once
 
 #include <set>
@@ -24,10 +24,10 @@ struct Piece {
 };
 
 struct PieceOptions {
-  Index op_flops = 1;    ///< work for which a separate op pays
+  Index op_flops = 1;    ///< the least work that is worth a separate op
   Index split_rows = 1;  ///< the fewest rows of each part of a batch that is cut
   bool streaming = true, splitting = true;
-  std::set<Index> ends = {};  ///< in the backward pass, a piece ends where so many batches are left
+  std::set<Index> ends = {};  ///< in the backward pass, a piece ends where this many batches remain
 };
 
 /// The pieces of one group. They depend on shapes only, so the same minibatch is always cut in the same way.

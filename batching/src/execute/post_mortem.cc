@@ -21,7 +21,7 @@ bool finite(Matrix<const float> x) {
   return true;
 }
 
-/// By node: whether one of `ends` depends on it. All scattered states count.
+/// For each node: whether one of `ends` depends on it. All scattered states count as ends.
 std::vector<char> lead_to(const ir::Program& program, const std::vector<ir::Value>& ends) {
   std::vector<char> leads(program.nodes.size(), 0);
   for (ir::Value end : ends) leads[ir::at(end)] = 1;

@@ -15,13 +15,14 @@ class PostMortem {
  public:
   explicit PostMortem(Execution& of) : of_(of) {}
 
-  /// What made a loss not finite: an input, a parameter, or an operator. The loss is one of the function, or a value of
-  /// an output. Computes the forward pass: of a minibatch that is computed for this alone; see Losses::culprit().
+  /// Finds what made a loss not finite: an input, a parameter, or an operator. The loss is one of the function, or a
+  /// value of an output. Runs the forward pass, so the minibatch must be computed for this purpose only; see
+  /// Losses::culprit().
   std::string culprit(VertexRow loss, std::optional<std::size_t> output);
 
   using At = Execution::At;
-  /// Whether an error of a kernel is to be explained by the vertex that caused it. Without origins, only MisuseError
-  /// is, so that other errors of user-defined kernels reach the caller unchanged.
+  /// Whether explain() should name the vertex that caused an error of a kernel. Without origins this is so only for
+  /// MisuseError; other errors of user-defined kernels reach the caller unchanged.
   bool explains(const std::exception& error) const;
   /// Runs the step row by row to find the vertex: the row number in the kernel's error is relative to the rows of the
   /// step. Throws an error that names it.

@@ -58,9 +58,9 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
 }
 
 /// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
-/// released its memory, which this op can reuse. If its gradients are kept instead, the op follows these, but not their
-/// failures: a minibatch that adds to them has losses and outputs all the same. A device's memory is used again in the
-/// order of its lane anyway.
+/// released its memory, which this op can reuse. If gradients are kept instead, the op waits for them, but does not
+/// fail with them: the minibatch that adds to them still has losses and outputs. A device's memory is always reused in
+/// the order of its lane.
 void Push::memory() {
   std::vector<Access> accesses = execution_->parameters();
   if (std::vector<Access> kept = execution_->options_.kept_gradients; !kept.empty() && !in_order()) {
@@ -179,8 +179,8 @@ std::vector<Access> Push::after_groups() {
   return accesses;
 }
 
-/// Beside the backward pass. Side by side, if a loss is not finite, the gradients and the end of the minibatch fail for
-/// it.
+/// Pushes the losses concurrently with the backward pass. Side by side, if a loss is not finite, the gradients and the
+/// end of the minibatch fail.
 void Push::losses() {
   if (in_order()) {
     check_ = Losses(*execution_).push(from_);
@@ -196,8 +196,9 @@ void Push::losses() {
   push("loss", accesses, [execution = execution_] { Losses(*execution).finish(); });
 }
 
-/// In order and without a backward pass, whoever waits for the loss or an output does not wait for work of later
-/// minibatches, which the device's own lane may have when the host has looked at the losses; see Execution::collect.
+/// In order and without a backward pass, the verdict uses another lane: waits for the loss or an output must not wait
+/// for later minibatches, whose work may be on the device's own lane before the host has checked the losses. See
+/// Execution::collect.
 void Push::finish(Passes passes) {
   if (losses_) return seal();
   std::vector<Access> accesses = after_groups();

@@ -21,13 +21,13 @@ class Push {
   Push(std::shared_ptr<Execution> execution, const Execution::Pushing& pushing);
 
   void memory();
-  /// Tensors derived from parameters alone. They are rarely needed at once, so other ready ops go first.
+  /// Tensors derived from parameters alone. They are rarely needed immediately, so other ready ops go first.
   void before();
-  /// In order: what follows waits for the verdict on the losses of forward().
+  /// In order: later ops wait for the verdict on the losses of forward().
   void resume();
   enum class Passes { forward, backward, both };
   /// The work of all groups, and the gradients of parameters that can be computed before all groups have ended. Side by
-  /// side, these are not computed if a loss is not finite, so the losses are looked at before.
+  /// side, these gradients are not computed if a loss is not finite, so the losses are checked first.
   void passes(Passes passes);
   /// The loss. An op that reads the buffer's variable after it sees everything that groups wrote.
   void finish(Passes passes);
@@ -79,7 +79,7 @@ class Push {
   const std::source_location from_;
   std::set<std::size_t> begun_;           // tensors with a pushed step
   std::vector<Var> ends_;                 // variables of the last ops of groups, which finish() or seal() waits for
-  std::shared_ptr<Losses::Check> check_;  // in order: of the losses, once these have been copied
+  std::shared_ptr<Losses::Check> check_;  // in order: the check of the losses, once these have been copied
   // For early gradients:
   struct Ends {
     std::vector<Var> ops = {};  // side by side
@@ -89,9 +89,9 @@ class Push {
   };
   std::map<std::pair<std::size_t, Phase>, Ends> phase_ends_;  // by vertex type and phase
   std::vector<Var> forward_ends_;                             // of groups with both passes
-  std::optional<Var> losses_;                                 // written by the op that has looked at the losses
+  std::optional<Var> losses_;                                 // written by the op that checks the losses
   std::set<std::size_t> late_;                                // gradients, by tensor
-  std::map<std::size_t, std::size_t> early_;  // the others, with the piece of the last group behind which they are due
+  std::map<std::size_t, std::size_t> early_;  // others, with the piece of the last group after which each is due
 };
 
 }  // namespace windrow

@@ -8,9 +8,9 @@
 namespace windrow {
 namespace {
 
-/// Gradients of parameters come last, with no other ops to run beside them, so they are cut into blocks of columns.
-/// A block has at least this much work, about a quarter of a millisecond. It has at least 128 columns, or 64 if there
-/// are only two blocks, since narrower products are slower.
+/// Gradients of parameters come last, when no other ops are left to run concurrently, so they are cut into blocks of
+/// columns. A block has at least this much work, about a quarter of a millisecond. It has at least 128 columns, or 64
+/// if there are only two blocks, since narrower products are slower.
 constexpr Index flops_of_a_block = 25'000'000;
 constexpr Index columns_of_a_block = 128, columns_of_a_half = 64;
 constexpr Index most_blocks = 8;
@@ -19,8 +19,7 @@ constexpr Index most_blocks = 8;
 
 // --- Early gradients
 
-/// In order: how many batches of the backward pass are left when the step has its operands; 0 if it needs the whole
-/// pass.
+/// In order: how many batches of the backward pass remain when the step has its operands; 0 if it needs the whole pass.
 Index Push::batches_left(const TensorStep& step) const {
   const Index batches = execution_->batch_count();
   if (step.after < Phase::back_eager) return batches;
@@ -43,7 +42,7 @@ std::set<Index> Push::ends_in_order() const {
   }
   std::set<Index> ends;
   for (const auto& [tensor, end] : left) ends.insert(end);
-  ends.erase(execution_->batch_count());  // they need nothing of the pass
+  ends.erase(execution_->batch_count());  // such a step needs no part of the pass
   return ends;
 }
 
@@ -63,8 +62,8 @@ void Push::note_ends(const GroupPieces& group) {
   }
 }
 
-/// Whether the values that it reads are there before the last ops of the groups have run. Steps of tensors that it
-/// reads come first.
+/// Whether the step's operands are complete before the last ops of the groups have run. Call it for the steps that
+/// write these operands first.
 bool Push::may_be_early(const TensorStep& step) const {
   const auto late = [&](const Place& place) { return place.in == Place::In::tensor && late_.contains(place.number); };
   if (std::ranges::any_of(step.step.in, late)) return false;
@@ -75,10 +74,10 @@ bool Push::may_be_early(const TensorStep& step) const {
   return ends.any && !ends.last;
 }
 
-/// In order, some are left for the end of the pass, since these fail for a loss that is not finite: the others do not
-/// wait until the host has looked at the losses.
+/// In order, some gradients are left for the end of the pass. These fail if a loss is not finite, so the others need
+/// not wait until the host has checked the losses.
 void Push::find_early() {
-  bool waits = false;  // whether one of them is of vertices
+  bool waits = false;  // whether an early step sums over vertices
   for (const TensorStep& step : plan().after) {
     if (counts(step) && !may_be_early(step)) late_.insert(step.step.out.number);
   }
@@ -155,7 +154,7 @@ void Push::count(const TensorStep& step) {
   stats_.kernels += batches_of(rows);
 }
 
-/// The accesses by which an op sees what a step reads of the vertices, or in order of the packed constants.
+/// Adds the accesses that an op needs to read the step's operands: values of vertices, or in order packed constants.
 void Push::add_rows(const TensorStep& step, std::vector<Access>& accesses) const {
   if (in_order()) return accesses.push_back(read(execution_->memory()));
   if (step.vertex_type < 0) return;
@@ -172,7 +171,8 @@ Access Push::write_access(std::size_t tensor) {
   return begun_.insert(tensor).second && !execution_->adds_to(tensor) ? overwrite(var) : mutate(var);
 }
 
-/// What a group of devices combines early waits for the device, and not for what is issued there meanwhile.
+/// A group of devices combines an early gradient: this waits until the device has computed it, but not for work issued
+/// later.
 void Push::tensor(const TensorStep& step, When when, int priority) {
   std::vector<Access> accesses;
   accesses.reserve(step.step.in.size() + 3);  // as many as usually follow
@@ -192,7 +192,7 @@ void Push::tensor(const TensorStep& step, When when, int priority) {
       priority);
 }
 
-/// The floating point operations of a sum of products over rows of vertices; 0 if any part is something else.
+/// The floating point operations of a sum of products over rows of vertices; 0 if any part is not such a product.
 Index Push::flops_of(const std::vector<const TensorStep*>& parts) const {
   Index flops = 0;
   const Index width = execution_->tensor(parts.front()->step.out.number).width();
@@ -219,7 +219,7 @@ Index Push::blocks_of(const TensorStep& part, Index flops) const {
 }
 
 /// Ops that may run concurrently write different columns of one tensor, under read accesses. They run between an op
-/// that overwrites the tensor and an op that mutates it. Each has a variable of its own, which the last op reads, so
+/// that overwrites the tensor and an op that mutates it. Each writes its own variable, which the last op reads, so
 /// failures reach the tensor.
 void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
   const std::size_t number = parts.front()->step.out.number;

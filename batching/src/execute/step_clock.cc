@@ -67,7 +67,7 @@ void StepLap::end_of(const Step& step, std::int64_t rows, std::int64_t bytes) {
       add(times_.moves[name], time, 1);
       break;
   }
-  last_ = std::chrono::steady_clock::now();  // without what the count has taken
+  last_ = std::chrono::steady_clock::now();  // excludes the time of counting
 }
 
 }  // namespace windrow

@@ -11,7 +11,7 @@
 
 namespace windrow {
 
-/// The name of what a step computes or moves.
+/// The name of the operator or the move.
 std::string_view name_of(const Step& step);
 
 /// The times of one runner. Written by ops, read by any thread.
@@ -37,7 +37,7 @@ class StepLap {
   StepLap(const StepLap&) = delete;
   StepLap& operator=(const StepLap&) = delete;
 
-  /// Of a step over so many rows. `bytes`: as StepTimes counts them, 0 for products.
+  /// Ends a step over this many rows. `bytes` are counted as in StepTimes; 0 for products.
   void end_of(const Step& step, std::int64_t rows, std::int64_t bytes);
 
  private:

@@ -1,5 +1,4 @@
-// What the ops of a minibatch run: phases, segments and steps; and what a step computes: by a kernel of its operator,
-// or by copies.
+// Runs the phases, segments and steps of a minibatch. A step calls a kernel of its operator, or copies rows.
 #include "execute/step_kernels.h"
 
 #include <algorithm>
@@ -116,8 +115,8 @@ void StepKernels::run_kernel(const Step& step, const At& at, Matrix<float> out) 
   kernel(call, *of_.device_.memory);
 }
 
-/// Calls the kernel for each range of rows that have all indices; other rows are zero. The result may lie in the place
-/// of an operand.
+/// Calls the kernel for each range of rows that have all indices, and sets other rows to zero. The result may overwrite
+/// an operand.
 void StepKernels::run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
                                     const KernelCall<float>& call) const {
   const auto& pulls = of_.plan_->program.function->index_pulls;
@@ -164,7 +163,7 @@ std::int64_t StepKernels::bytes_of(const Step& step, const At& at) const {
     if (place.in == Place::In::tensor)
       return (step.indices.empty() ? of_.tensors_[place.number].rows() : here) * place.width;
     if (place.rate == at.rate) return here * place.width;
-    // Passed as a whole; the tile touches its share.
+    // The operand is passed as a whole, but the tile reads only its share.
     const Index all = std::max<Index>(of_.layout_.count(at.type, at.rate), 1);
     return here * of_.layout_.count(at.type, place.rate) / all * place.width;
   };

@@ -45,13 +45,13 @@ class StepKernels {
   explicit StepKernels(const Execution& of) : of_(of) {}
 
   void run(const Step& step, const At& at) const;
-  /// A step that calls a kernel, with a result elsewhere than at its place.
+  /// Runs a step that calls a kernel, and writes the result to `out` instead of the step's place.
   void run_kernel(const Step& step, const At& at, Matrix<float> out) const;
   void fill(Matrix<float> out, float value, Write write, Lane* lane) const;
   /// Adds the rows that `gather` names to rows of `out`.
   void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
                   Matrix<float> out, Lane* lane) const;
-  /// What a step that is no product reads and writes; see StepTimes.
+  /// The bytes that a step reads and writes, if it is not a product; see StepTimes.
   std::int64_t bytes_of(const Step& step, const At& at) const;
 
  private:
@@ -59,9 +59,9 @@ class StepKernels {
   void run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
                          const KernelCall<float>& call) const;
   void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
-  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
-  /// consumer of each row, or visit_none(row) for a row whose first consumer has no slot; then visit_more() likewise
-  /// for further consumers, row by row and in order. `slots_of` selects states or gradients.
+  /// For each row, calls visit(row, slot) with the slot for the state at the row's first consumer, or visit_none(row)
+  /// if that consumer has no slot. Then calls visit_more(row, slot) for further consumers with slots, row by row and in
+  /// order. `slots_of` selects states or gradients.
   using SlotsOf = std::vector<ChildSlots> TypePlan::*;
   template <class Visit, class VisitMore, class VisitNone>
   void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more,

@@ -42,11 +42,11 @@ void each_user(Plan& plan, Visit visit) {
   }
 }
 
-/// Whether making the copy costs less time than the products lose without it. On the host, products of up to
-/// `very_few` rows are as fast without the copy. Products of up to `few` rows are somewhat slower without it; `in_all`
-/// such rows lose as much time as the copy takes. With more rows, oneDNN copies operands itself, and products without
-/// the copy are slow. The bounds are rough, and follow those of `multiply()` in host/product.cc; `windrow-perf train
-/// --model tree-lstm --batch 1` is sensitive to them.
+/// Whether the copy costs less time than it saves in the products. On the host, products of up to `very_few` rows are
+/// as fast without the copy. Products of up to `few` rows are somewhat slower without it; `in_all` such rows lose as
+/// much time as the copy takes. With more rows, oneDNN copies operands itself, and products without the copy are slow.
+/// The bounds are rough, and follow those of `multiply()` in host/product.cc; `windrow-perf train --model tree-lstm
+/// --batch 1` is sensitive to them.
 bool pays(const Plan::Copy& copy, const Layout& layout) {
   constexpr Index very_few = 16, few = 32, in_all = 128;
   Index all = 0;

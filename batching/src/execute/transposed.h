@@ -12,8 +12,8 @@ namespace windrow {
 /// Fills in Plan::copies and Step::without_copy.
 void find_copies(Plan& plan, const KernelTable<float>& kernels);
 /// By number of the tensor: whether the computation of the layout's vertices or of gradients of parameters reads it,
-/// directly or through a tensor that is derived from parameters alone. A minibatch may have vertices of some of the
-/// plan's types only, and make no copy. Depends on shapes only.
+/// directly or through a tensor that is derived from parameters alone. A minibatch need not have vertices of all types
+/// of the plan, and may make no copy. Depends on shapes only.
 std::vector<char> needed_tensors(const Plan& plan, const Layout& layout);
 
 }  // namespace windrow

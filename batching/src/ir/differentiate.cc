@@ -35,8 +35,8 @@ class Differentiation {
   }
 
  private:
-  /// Finds the values that depend on parameters that are not frozen, on children or given tensors; only these need
-  /// gradients. Of children whose states need none, the gradient is dropped with what nobody needs.
+  /// Finds the values that depend on children, given tensors, or parameters that are not frozen; only these need
+  /// gradients. Gradients of children whose states need none are dropped later as unneeded nodes.
   void find_what_varies() {
     for (const Node& node : program_.nodes) {
       const bool trained = node.code == Code::parameter && !std::ranges::binary_search(what_.frozen, node.number);
@@ -83,8 +83,8 @@ class Differentiation {
     }
   }
 
-  /// Each of the two nodes is the gradient of the other, with regard to the operand. The gradient of the states is a
-  /// product for each edge, of a number and a row of the vertex. It is sent as its factors.
+  /// Each of the two nodes is the gradient of the other with respect to the operand. The gradient of the states is, for
+  /// each edge, the product of a number and a row of the vertex; the two factors are sent separately.
   void differentiate_in_place(const Node& node, Value gradient) {
     if (builder_.at(gradient).zero()) return;
     const bool dot = node.code == Code::gather_dot;
@@ -167,7 +167,7 @@ class Differentiation {
     }
   }
 
-  /// None for zero.
+  /// Returns nothing for a zero gradient.
   std::optional<Builder::Term> term_of(const GradientTerm& rule, Value value, const Node& node, Value gradient) {
     std::vector<Value> in;
     for (const Ref& ref : rule.in) {
@@ -192,9 +192,9 @@ class Differentiation {
 
   IndexField::Holds holds(std::size_t pull) const { return program_.function->index_pulls[pull].holds; }
 
-  /// The pull for the gradient of a sum over edges (which hands a row to each edge), or of handing a row to each edge
-  /// (which sums over the edges). The rules of the operators describe these as sums over arbitrary rows. Here the edges
-  /// of a vertex are neighbours, so they are rowwise. None if the indices hold no such structure.
+  /// The index pull for a gradient: that of a sum over edges copies the row to each edge, and that of such a copy sums
+  /// over the edges. The rules of the operators describe these as sums over arbitrary rows. Here the edges of a vertex
+  /// are contiguous, so the gradients are rowwise. None if the indices hold no such structure.
   std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
     using Holds = IndexField::Holds;
     if (indices.size() != 1) return std::nullopt;
@@ -211,7 +211,7 @@ class Differentiation {
                           node.vertex_type);
   }
 
-  /// The index pull with this content, which tracing adds, and functions that were read lack.
+  /// The index pull with this content. Tracing adds it; functions that were read from a file lack it.
   std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
     const auto& pulls = program_.function->index_pulls;
     const auto found = std::find_if(pulls.begin(), pulls.end(),

@@ -36,12 +36,13 @@ std::shared_ptr<ir::Tracing> tracing_of(std::string_view what, const Operand& x)
   return ir::Tracing::of(std::string(what), {&x, 1}, {});
 }
 
-/// Whether x is a column of vertices or edges, and `other` is wider. A parameter is none, since apply() takes it.
+/// Whether x is a column of vertices or edges, and `other` is wider. False for parameters, which apply() accepts as
+/// they are.
 bool is_column(const Operand& x, const Operand& other) {
   return !x.type().rows.counted() && x.type().width == 1 && other.type().width != 1;
 }
 
-/// x, with a column spread over the width of `other`.
+/// x; if it is a column, spread over the width of `other`.
 Operand in_shape_of(const Operand& other, const Operand& x) {
   if (!is_column(x, other)) return x;
   return apply(op::spread_columns, {x}, {}, op::to_width(other.type().width));
@@ -84,7 +85,7 @@ Expr mean_children(const Expr& x) {
 Expr max_children(const Expr& x) { return over_children("max_children", op::segment_max, x); }
 Expr k_max_children(const Expr& x, Index k) {
   if (k < 1) throw MisuseError("k_max_children: k " + std::to_string(k) + "; expected 1 or more");
-  constexpr double chosen = 1e30;  // is subtracted from elements that were chosen
+  constexpr double chosen = 1e30;  // subtracted from chosen elements
   const auto tracing = tracing_of("k_max_children", x);
   std::vector<Operand> tops = {max_children(x)};
   Expr left = x, unchosen = tracing->constant_of_edges(x.width(), 1);
@@ -112,7 +113,7 @@ namespace {
 
 bool is_of_edges(const Expr& x) { return x.type().rows == Rows::edges(); }
 
-/// What errors begin with.
+/// The beginning of error texts.
 std::string told_of(const char* what, std::span<const Expr> list) {
   return list.empty() ? what : tracing_of(what, list[0])->function.name + ": " + what;
 }
@@ -142,7 +143,7 @@ Expr largest(std::span<const Expr> terms) {
   const auto over_children = [&](const Expr& term) {
     const Expr top = max_children(term);
     if (all_of_edges) return top;
-    // Where there are no children, their maximum of 0 must not count: below all terms, but finite.
+    // Without children, their maximum of 0 must not count, so it is lowered below all terms, but stays finite.
     constexpr double below = -1e30;
     return top + scale_shift(max_children(one_for_each_child(term)), -below, below);
   };
@@ -173,8 +174,8 @@ Expr max(std::span<const Expr> terms) {
 Expr log_sum_exp(std::span<const Expr> terms) {
   check_terms("log_sum_exp", terms);
   const Expr top = stop_gradient(largest(terms));
-  // What is subtracted is finite: terms that are all -inf have a sum of 0. It counts as 1, as that of no terms, and
-  // then `top` is the result, and none of them gets a gradient.
+  // The number that is subtracted is finite, so if all terms are -inf, or there are none, the sum is 0. It counts as 1:
+  // then the result is `top`, and no term gets a gradient.
   constexpr double most = std::numeric_limits<float>::max();
   std::vector<Expr> shares;
   for (const Expr& term : terms) shares.push_back(exp(term - clamp(top, -most, most)));

@@ -1,5 +1,5 @@
-// Attention without copies: dot products with states of children, weighted sums of them, and in inference their sums
-// with a row of the vertex, read the states where these were computed.
+// Attention without copies. These read the states of children where they were computed: dot products, weighted sums,
+// and in inference sums of a state and a row of the vertex.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -19,7 +19,7 @@ class InPlace {
   }
 
   Program run() {
-    std::vector<char> stays(program_.nodes.size(), 0);  // of gathered states: where they were computed
+    std::vector<char> stays(program_.nodes.size(), 0);  // whether a gathered state stays where it was computed
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const Node& node = program_.nodes[i];
       stays[i] = node.code == Code::gather && node.of_edges() && all_users_fit(static_cast<Value>(i)) ? 1 : 0;
@@ -71,7 +71,7 @@ class InPlace {
     return n.code == Code::gather && n.of_edges();
   }
 
-  /// The child whose state contains the columns, and the first of them there; none for columns of several children.
+  /// The child whose state contains the columns, and the first column there; none for columns of several children.
   struct Columns {
     Index child, begin;
   };
@@ -88,14 +88,14 @@ class InPlace {
     return Columns{std::countr_zero(from), begin % width};
   }
 
-  /// The row of the vertex with which a dot product multiplies a gathered state; no_value if the node is another one.
+  /// The row of the vertex with which a dot product multiplies a gathered state; no_value for other nodes.
   Value row_of_dot(const Node& n, Value state) const {
     if (!n.is(op::row_dot) || n.in[0] == n.in[1]) return no_value;
     const Value row = n.in[n.in[0] == state ? 1 : 0];
     return is_handed_on(row) ? node(row).in[0] : no_value;
   }
 
-  /// Whether it is a row of the vertex, for each edge.
+  /// Whether the value is a row of the vertex, copied to each edge.
   bool is_handed_on(Value value) const {
     const Node& n = node(value);
     return n.is(op::gather_rows) && holds(n) == IndexField::Holds::consumer;

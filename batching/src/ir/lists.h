@@ -1,5 +1,5 @@
 // Checks of the functions of lists that expr.h and lazy_cell.h have under the same names. They throw MisuseError, whose
-// text begins with `what`, and tell shapes as operators do.
+// text begins with `what` and prints shapes as operators do.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace windrow {
 
-/// The type of a vertex's expression; a lazy expression knows its width only.
+/// The type of an expression of a vertex function; a lazy expression knows only its width.
 template <class Expression>
 Type type_in_list(const Expression& x) {
   if constexpr (requires { x.type(); }) {
@@ -24,7 +24,7 @@ std::string in_list(const char* noun, std::size_t number, const Expression& x) {
   return std::string(noun) + " " + std::to_string(number) + " is " + to_string(type_in_list(x));
 }
 
-/// `noun`: what the terms are called. Returns their width.
+/// `noun` names the terms in errors. Returns their width.
 template <class Expression>
 Index width_of_list(const std::string& what, const char* noun, std::span<const Expression> terms) {
   if (terms.empty()) throw MisuseError(what + " of no expressions; expected one or more");

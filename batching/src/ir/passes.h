@@ -9,19 +9,19 @@
 namespace windrow::ir {
 
 enum class Specialise { yes, no };
-/// What a program is for: with `inference` it has no dropout.
+/// The purpose of a program. For `inference`, it has no dropout.
 enum class Use { training, inference };
 /// Makes a program without gradients. With Specialise::no, the types in `own` have all children, too.
 Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how, Use use);
 
-/// Replaces the states of edges that are only multiplied with a row of their vertex (row_dot), and scaled and summed
-/// over the edges (mul_columns, sum_children), by nodes that read them where they were computed. So attention copies no
-/// keys and values. In inference, so is a state that is only added to a row handed on by the vertex, as in additive
-/// attention: it is copied within a tile. In training, its gradient needs a row for each edge, where its copy lies
-/// before. A state that a vertex type also uses in another way is gathered by this type as before.
+/// Replaces gathered states of edges by nodes that read them where they were computed, so that attention copies no keys
+/// and values. The states may only be multiplied with a row of their vertex (row_dot), or scaled and summed over the
+/// edges (mul_columns, sum_children). In inference, they may also be added to a row of the vertex, as in additive
+/// attention; then they are copied within a tile. (In training, the gradient of that sum needs a row for each edge
+/// anyway.) A vertex type that uses a state in another way still gathers it.
 Program read_in_place(const Program& program, Use use);
 
-/// By number.
+/// Outputs and parameters, by number.
 struct Differentiated {
   const std::vector<std::size_t>& outputs;  ///< beside the losses
   const std::vector<std::size_t>& frozen;   ///< parameters that count as constants

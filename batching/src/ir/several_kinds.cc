@@ -68,7 +68,7 @@ class SeveralKinds {
  private:
   using Numbers = std::vector<std::size_t>;
 
-  /// Whether all vertices of a sample have one mask: then only the site tells the masks of different kinds apart.
+  /// Whether all vertices of a sample share a mask: then only the site distinguishes the masks of different kinds.
   static bool drops_by_sample(const Function& part, const Node& node) {
     return node.is(op::dropout) && part.index_pulls[node.indices[0]].holds == IndexField::Holds::dropout_by_sample;
   }
@@ -102,7 +102,7 @@ class SeveralKinds {
   }
 
   Function whole_;
-  std::uint32_t sites_ = 0;  // of dropout by samples, so far
+  std::uint32_t sites_ = 0;  // sites of dropout by samples so far
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Specialises a vertex function for each vertex type that occurs, and drops what nothing needs.
+// Specialises a vertex function for each vertex type that occurs, and drops unneeded nodes.
 #include <algorithm>
 #include <map>
 
@@ -59,7 +59,7 @@ class Specialisation {
                                     .type = {node.type.rows, width * std::popcount(from)},
                                     .vertex_type = type_,
                                     .number = node.number});
-    const Index begin = width * std::popcount(from & ((1u << k) - 1));  // of those of its rate
+    const Index begin = width * std::popcount(from & ((1u << k) - 1));  // among the children of its rate
     return builder_.slice(all, begin, begin + width);
   }
 

@@ -1,4 +1,4 @@
-// Functions in files: what is written of them, and the checks of what was read.
+// Functions in files: selects the parts to write, and checks functions that were read.
 #include <algorithm>
 #include <set>
 
@@ -14,7 +14,7 @@ using Numbers = std::vector<std::size_t>;
 
 // --- What outputs need
 
-/// Marks what the outputs of a function need.
+/// Marks the nodes and fields that the outputs of a function need.
 struct NeededByOutputs {
   explicit NeededByOutputs(const Function& function)
       : states(function.states.size()),
@@ -30,7 +30,7 @@ struct NeededByOutputs {
   std::vector<char> states, pulls, index_pulls, tensors, parameters;
 
  private:
-  /// Returns whether a state is new, whose producers are then to be marked.
+  /// Returns whether a state was newly marked, so that its producers must be marked next.
   bool mark(const Function& function) {
     bool more = false;
     for (std::size_t k = 0; k < function.kinds.size(); ++k) {
@@ -80,12 +80,12 @@ void keep(Numbers& list, const std::vector<char>& marked, const Numbers& numbers
 
 // --- Checks
 
-// Of the values of a vertex or an edge, and of those of parameters alone beyond what the parameters have. A damaged
-// number takes no more memory than that.
+// Limits of the elements of a vertex or an edge, and of values of parameters alone relative to the parameters' size.
+// They bound the memory that a damaged number in a file can take.
 constexpr Index most_elements = Index{1} << 24, most_added_elements = Index{1} << 20, most_times_parameters = 64;
 constexpr std::size_t most_nodes = 1 << 16, most_fields = 1 << 12;
 
-/// Checks a function against all that tracing ensures, and fills in the types of its nodes.
+/// Checks everything that tracing ensures, and fills in the types of the nodes.
 class Check {
  public:
   Check(Function& function, const std::vector<Parameter>& parameters) : function_(function), parameters_(parameters) {}
@@ -274,7 +274,7 @@ class Check {
     return type;
   }
 
-  /// Whether tracing gives the operator these indices, beside these operands.
+  /// Whether tracing could apply the operator to these indices and operands.
   bool reads(const Node& node, const IndexField& field) const {
     using Holds = IndexField::Holds;
     const auto all = [&](Rows rows) {
@@ -299,7 +299,7 @@ class Check {
   Function& function_;
   const std::vector<Parameter>& parameters_;
   VertexKind* kind_ = nullptr;
-  std::size_t at_ = 0, nodes_ = 0;              // the current node; all so far
+  std::size_t at_ = 0, nodes_ = 0;              // the current node; the number of nodes so far
   std::set<std::size_t> counted_;               // parameters of the kind
   Index elements_, constants_, of_parameters_;  // of the kind
 };

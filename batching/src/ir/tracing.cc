@@ -98,8 +98,8 @@ bool is_whole(const Operator& op, std::size_t operand) {
 
 bool is_row(const Type& type) { return type.rows == Rows::count(1); }
 
-/// Of parameters alone: the operands become as high and as wide as the largest, unless they do not fit, so that the
-/// error tells them as they are.
+/// For parameters alone: extends the operands to the height and width of the largest. Operands that do not fit stay
+/// unchanged, so that the error shows their shapes.
 Signature with_one_shape(Signature signature) {
   Index rows = 0, width = 0;
   for (const Type& type : signature.in) {
@@ -135,7 +135,7 @@ Signature with_rows_of_parameters(const Operator& op, Signature signature) {
     Type& type = signature.in[k];
     if (is_whole(op, k) || !type.rows.counted()) continue;
     if (elementwise && !is_row(type)) throw shape_error(op, given, "operands of one shape, or parameters of one row");
-    // A row that does not fit keeps its type, so that the error tells it as it is.
+    // A row that does not fit keeps its type, so that the error shows its shape.
     if (!is_row(type) || (elementwise && type.width != 1 && type.width != widest)) continue;
     type = {edges ? Rows::edges() : Rows::vertices(), elementwise ? widest : type.width};
   }

@@ -16,10 +16,10 @@ namespace windrow::ir {
 /// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
 Function with_kinds(std::string name, const std::vector<const Function*>& parts);
 
-/// The place of a parameter in the list, which it is added to if it is missing.
+/// The place of a parameter in the list; appends the parameter if it is missing.
 std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterName& parameter);
 
-/// Fills in what follows from the nodes. Throws MisuseError for vertex types of too many bits.
+/// Fills in the fields that follow from the nodes. Throws MisuseError for vertex types of too many bits.
 void finish(Function& function);
 
 /// Throws MisuseError for a state that no kind scatters.
@@ -28,10 +28,10 @@ void check_complete(const Function& function);
 /// Throws MisuseError for an operator that cannot compute vertices or edges by rows.
 void check_locality(const Operator& op, const Signature& signature, const Type& result);
 
-/// The signature of an operator by rows, with parameters of one row where it takes a row for each vertex: their types
-/// become those of the rows that stand for them. An elementwise operator uses one element for all columns; of
-/// parameters alone, also one row for all rows, and one column for all columns. Throws MisuseError for a parameter of
-/// several rows beside values of vertices.
+/// The signature of a rowwise operator some of whose operands are parameters of one row: each such parameter gets the
+/// type of the rows for which it stands. An elementwise operator uses one element for all columns; if all operands are
+/// parameters, also one row for all rows, and one column for all columns. Throws MisuseError for a parameter of several
+/// rows beside values of vertices.
 Signature with_rows_of_parameters(const Operator& op, Signature signature);
 
 /// Records the nodes of a vertex function while its body runs.
@@ -67,11 +67,11 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Expr share_of_child();
   /// The runner fills in the keys of masks, and specialise() leaves dropout out of programs for inference.
   Expr dropout(const Expr& x, const Dropout& how);
-  /// From now on, keys and seed of dropout() come from this index operand; without one, there is no dropout.
+  /// From now on, keys and seed of dropout() come from this index operand; without an operand, there is no dropout.
   void set_dropout_keys(const std::optional<IndexExpr>& keys);
   /// The vertex's row of a tensor.
   Expr row_of(const std::string& tensor, Index width);
-  /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
+  /// The tracing to which all operands belong. Throws MisuseError if there is none, or more than one.
   static std::shared_ptr<Tracing> of(const std::string& what, std::span<const Operand> in,
                                      std::span<const IndexExpr> indices);
 
@@ -79,10 +79,10 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   /// The result of a check, whose errors then name the function.
   template <class Checked>
   auto told(Checked checked) const;
-  /// A parameter of one row or column, in each row or column of a value of that type.
+  /// Repeats a parameter of one row or column in each row or column of a value of that type.
   Operand repeated(const Operand& x, const Type& type);
-  /// A sum, difference, product or quotient of a value and a row of a parameter, which is then computed with once for
-  /// all vertices. None for other operators and operands.
+  /// A sum, difference, product or quotient of a value and a row of a parameter. The negative or reciprocal row is
+  /// computed once for all vertices. None for other operators and operands.
   std::optional<Expr> with_row(const Operator& op, std::span<const Operand> in, const Type& type);
   Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
            const Attributes& attributes);

@@ -16,8 +16,8 @@ namespace {
 /// products of few rows are slow.
 constexpr Index wide = 48;
 
-/// What the number of groups depends on: shapes only, never the number of workers, so the same minibatch gives the same
-/// bits.
+/// The facts that determine the number of groups. They are shapes only, never the number of workers, so the same
+/// minibatch gives the same bits.
 struct Extent {
   Index graphs = 0, vertices = 0, levels = 0;
 

@@ -1,4 +1,4 @@
-// What follows from the layout alone, and not from the graphs: producers of states, and columns.
+// Fills in what follows from the layout alone, without the graphs: producers of states, and columns.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -50,7 +50,7 @@ void Layout::Maker::fill_columns() {
   }
 }
 
-/// Rows of a tensor that is given, or of an output's gradient, which comes later.
+/// Fills in rows of a given tensor, or of an output's gradient, which is given later.
 void Layout::Maker::fill_rows(const ir::IndexField& field, const TypeRows& type, std::vector<std::int32_t>& to) const {
   static const std::vector<std::int32_t> by_vertex;
   const bool is_given = field.holds == ir::IndexField::Holds::row;

@@ -1,4 +1,4 @@
-// Memory of layouts, kept from minibatch to minibatch: new memory would have to be cleared, and fetched to the cache.
+// Memory of layouts, reused for later minibatches: new memory would have to be cleared and fetched into the cache.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace windrow {
 
-/// A runner makes each layout in the memory of one whose minibatch has ended.
+/// A runner makes each layout in the memory of a layout whose minibatch has ended.
 class LayoutMemory {
  public:
   LayoutMemory() { spare_.reserve(most_spare); }
 
-  /// What making a layout needs for itself. Used by the thread that calls the runner.
+  /// Temporary memory for making a layout. Used by the thread that calls the runner.
   struct Scratch {
     std::vector<Index> group_of;              // by graph
     std::vector<std::uint32_t> type_numbers;  // the plan's numbers of the types of each graph, graph after graph
@@ -26,7 +26,7 @@ class LayoutMemory {
     std::vector<std::int32_t> numbers;        // of one graph; see InputGraph::Numbers
   } scratch;
 
-  /// A layout in any state. Members of this kind may be called by any thread.
+  /// A spare layout with undefined contents. Any thread may call take() and give_back().
   Layout take() WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (spare_.empty()) return {};
@@ -47,7 +47,7 @@ class LayoutMemory {
   std::vector<Layout> spare_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// Gives a vector that is used again this size. Its elements are undefined. Memory for much larger minibatches goes.
+/// Resizes a reused vector. Its elements are undefined. Frees memory that is much larger than needed.
 template <class T>
 void size_again(std::vector<T>& kept, std::size_t size) {
   constexpr std::size_t few = 1024, many_times = 8;

@@ -67,8 +67,8 @@ void Layout::Maker::count_by_level() {
   }
 }
 
-/// Whether each level of a group has vertices of one type only. Then the group has as many batches by level as it has
-/// levels, and no schedule has fewer, since each vertex of its longest path needs a batch of its own.
+/// Whether each level of a group has vertices of one type only. Then policy level gives one batch per level. No
+/// schedule has fewer batches, since each vertex of the longest path needs its own batch.
 bool Layout::Maker::level_is_best() const {
   const std::size_t types = layout_.types.size();
   for (auto level = scratch_.next.begin(); level != scratch_.next.end(); level += static_cast<std::ptrdiff_t>(types)) {

@@ -11,7 +11,7 @@
 namespace windrow {
 
 struct LookedUp {
-  /// By row of `rows`: the rows of the table that were looked up and added, as many for each; -1 for none.
+  /// By row of `rows`: the table rows that were looked up and added; equally many for each row, -1 for none.
   std::vector<std::int32_t> row_of;
   Tensor rows;
   std::source_location from;

@@ -58,8 +58,8 @@ void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {
   }
 }
 
-/// Appends a gather. of(element) is the row that takes the element, followed by the numbers that it takes; a row takes
-/// elements in their order.
+/// Appends a gather. of(element) is the row that takes the element, followed by the numbers that the row takes. A row
+/// takes elements in their order.
 template <class Element, class Of>
 static PackedGather append_by_row(PackedLayout::Words& words, Index rows, const std::vector<Element>& from, Of of) {
   constexpr std::size_t numbers = std::tuple_size_v<decltype(of(from.front()))> - 1;
@@ -120,13 +120,13 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   }
 }
 
-/// For a type that reads states in place.
+/// Packs the pairs of a type that reads states in place.
 void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_t type) {
   struct Read {
     std::int32_t edge, vertex, child;
   };
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Read>> reads;  // by type of the producer and child
-  auto to = reads.end();                                                   // neighbours usually have the same
+  auto to = reads.end();                                                   // adjacent rows usually have the same
   const TypeRows& rows = layout.types[type];
   const TypePlan& of = plan.types[type];
   const auto& producers = layout.producers(type, Rate::edges);

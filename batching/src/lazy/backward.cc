@@ -86,8 +86,9 @@ std::vector<float> Epochs::gradient(NodeId input, std::source_location from) con
   return sum;
 }
 
-/// Backward passes read the current values of parameters, so these must be the values that the epochs used. What is
-/// frozen decides which gradients a minibatch has, and epochs that are computed again are planned again.
+/// Backward passes read the current values of parameters, so these must be the values that the epochs used. Parameters
+/// must not have been frozen or unfrozen either: this changes which gradients a minibatch has, and recomputed epochs
+/// are planned again.
 void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   std::set<std::int32_t> parameters;
   for (const Epoch& epoch : epochs_) {
@@ -120,7 +121,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   }
 }
 
-/// By node: whether it is one of these nodes, or one of them depends on it.
+/// For each node: whether it is one of `nodes`, or one of them depends on it.
 std::vector<char> Epochs::needed_by(const Times& nodes) const {
   std::vector<char> needed(at(nodes_.size()), 0);
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;

@@ -10,7 +10,7 @@ constinit const Operator result_of_cell = {.name = "cell", .inputs = Operator::a
 
 namespace {
 
-/// Notes what a body takes and makes.
+/// Records the operands and results of a body.
 class Probe final : public CellInputs {
  public:
   Probe(Vertex& vertex, Cell& cell) : CellInputs(vertex), cell_(cell) {}
@@ -253,9 +253,9 @@ bool Record::reads_in_place(Cell& cell, NodeId id, std::size_t place) {
   return cell.reads[place] == result;
 }
 
-/// A copy of a value, for this place in the elements of lists: a run of its own. Copies for different places, and of
-/// results of different numbers, have different keys, so they are different states, some of which may be read in place,
-/// and no copy makes one state of two results.
+/// A copy of a value for this place in the elements of lists; the copy is a separate run. Copies for different places,
+/// or of results with different numbers, have different keys. So they are different states, some of which may be read
+/// in place, and no copy merges two results into one state.
 NodeId Record::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
   const Key key = {.op = &op::concat,
                    .attributes = {.sizes = {static_cast<Index>(place), cell.number, nodes_.key(id).result()}},

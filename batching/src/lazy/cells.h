@@ -1,15 +1,16 @@
-// Cells: what the body of each says about its calls. A call is a run of its own: a node for each result, of which the
-// first one has the operands.
+// Cells: properties of calls that follow from the body of a cell. A call is a separate run: it has a node for each
+// result, and the first node has the operands.
 //
-// The elements of a list are gathered along edges. Edges lead to vertices of the same flush, and what a place in the
-// elements reads is one state, which two results of one call cannot be. So of what cells computed in the same flush, a
-// place reads results of one number in place: those of the first number that it is given. All states of a tree, for
-// example, whichever of its cells computed them. Of anything else a list holds copies, one of each value for all lists
-// of a cell and a flush. Lists of the graph's own cells hold copies only, which lie side by side for all calls that
-// read them.
+// The elements of a list are gathered along edges. Edges lead to vertices of the same flush, and each place in the
+// elements reads one state, which two results of one call cannot share. So a place reads in place only results of cells
+// in the same flush that have one number: the number of the first result that it is given. All states of a tree are an
+// example, whichever of its cells computed them. A list holds copies of all other values, one copy of each value for
+// all lists of a cell and a flush. Lists of the graph's own cells hold only copies, which lie side by side for all
+// calls that read them.
 //
-// Operations may have made one state of results of two numbers. If a list cannot gather its elements for this, kinds
-// are found again, and from then on places of operations, too, read results of one number each (Kinds::begin_again).
+// Operations may have merged results of two numbers into one state. If a list cannot gather its elements for this
+// reason, kinds are found again. From then on each place of an operation also reads results of one number only
+// (Kinds::begin_again).
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ namespace windrow {
 
 namespace lazy {
 
-/// What a body is given in a vertex function, which the inputs hide from it.
+/// Gives a body its operands and indices, and hides the vertex function from it.
 class CellInputs {
  public:
   CellInputs(const CellInputs&) = delete;
@@ -38,14 +39,14 @@ class CellInputs {
  protected:
   explicit CellInputs(Vertex& vertex) : vertex_(vertex) {}
   ~CellInputs() = default;
-  /// How dropout() in the body gets the keys of its masks: from these, or there is no dropout.
+  /// Sets the keys of the masks of dropout() in the body; without keys there is no dropout.
   void set_dropout_keys(const std::optional<IndexExpr>& keys);
 
  private:
   Vertex& vertex_;
 };
 
-/// Cells that the graph makes itself, and what their elements consist of.
+/// Cells that the graph makes itself, and the contents of their elements.
 enum class OwnCell : std::uint8_t {
   attention,     ///< key, value, and perhaps a mask
   weighted_sum,  ///< value, weight
@@ -75,7 +76,8 @@ struct Cell {
   std::vector<IndexOperand> indices;
   std::vector<std::int32_t> parameters;
   std::int64_t flops = 0;  // in products with parameters
-  /// Whether each call draws keys of masks, for all dropout() in the body. They follow the indices. In inference, none.
+  /// Whether each call draws keys of masks, which all dropout() in the body use. The keys follow the indices. False in
+  /// inference.
   bool draws_dropout = false;
   static constexpr Index dropout_keys = 5;  // three keys and the seed, as for op::dropout
   std::optional<OwnCell> own = {};
@@ -85,10 +87,10 @@ struct Cell {
   std::vector<std::int32_t> reads = {};  // by place in the elements: the number of the results read in place, or -1
 };
 
-/// The key of a result of a call without the operands that `missing` has a bit for.
+/// The key of a result of a call that lacks the operands whose bits are set in `missing`.
 Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result);
 
-/// The result of a call, or with attributes.sizes[0] > 0 a further result of the same call. Only recorded.
+/// The first result of a call, or with attributes.sizes[0] > 0 a further result of the same call. Only recorded.
 extern const Operator result_of_cell;
 
 }  // namespace lazy

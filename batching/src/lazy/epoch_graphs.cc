@@ -1,4 +1,5 @@
-// What an epoch hands to its runner: graphs, with their edges, indices and factors, and the lines that recorded them.
+// The input that an epoch gives its runner: graphs with their edges, indices and factors, and the lines that recorded
+// them.
 #include <algorithm>
 
 #include "lazy/epochs.h"
@@ -85,8 +86,8 @@ Lines::Lines(const Nodes& nodes, const std::vector<LazyRun>& runs) {
   for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(nodes.keys[key].op);
 }
 
-/// Names all lines in which the vertex applies the operator. Operators that planning introduced, such as a packed
-/// product or a sum, have no line of their own; then names all lines of the vertex.
+/// Names all lines in which the vertex applies the operator. For operators that planning introduced, such as a packed
+/// product or a sum, it names all lines of the vertex.
 std::string Lines::of(std::int32_t vertex, const Operator* op) const {
   constexpr std::size_t most = 4;
   const auto first = lines_.begin() + static_cast<std::ptrdiff_t>(begin_[at(vertex)]);

@@ -49,8 +49,8 @@ void Epochs::clear() {
   of_inputs_.clear();
   again_.clear();
   differentiated_ = false;
-  // A program whose structure keeps changing would take more and more memory and time. Kinds that are still in use are
-  // found again.
+  // Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
+  // still in use are found again.
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
   drop_replaced();
 }
@@ -86,8 +86,8 @@ void Epochs::find_kinds() {
   } while (kinds_.begin_again());
 }
 
-/// Divides runs whose nodes want one state, as long as they make many kinds of what could be one. Every kind has
-/// batches of its own.
+/// Divides runs two of whose nodes would need the same state, while such runs cause many kinds where one could suffice.
+/// Every kind has separate batches.
 void Epochs::find_fewer_kinds() {
   constexpr std::size_t many = 4;
   constexpr int most_times = 8;

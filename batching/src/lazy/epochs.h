@@ -1,7 +1,7 @@
 // Epochs: each flush computes one minibatch, called an epoch. Later epochs read rows of earlier ones, and gradients go
 // back through all of them.
 //
-// Programs that look at values have many small flushes. Such an epoch retains only its values. backward() recomputes
+// Programs that read values often have many small flushes. Such an epoch retains only its values. backward() recomputes
 // what gradients need, for consecutive epochs of this kind at once, so that they share batches.
 #pragma once
 
@@ -59,7 +59,7 @@ class Epochs {
   std::string describe() const;
 
  private:
-  /// The row of an output that contains the value of a node. No row: its value is not retained.
+  /// The row of an output that contains the value of a node; no row if the value is not retained.
   struct OutputRow {
     std::int32_t output = -1, row = -1;
   };
@@ -70,8 +70,8 @@ class Epochs {
     std::vector<std::int32_t> row_of = {};  // by vertex; -1 if its value is not retained
     std::vector<NodeId> nodes = {};         // by row
     std::optional<Tensor> tensor = {};      // set when it is collected, reset when it is released
-    /// What the host has read of the tensor of a device, which is written once: by blocks of rows, see
-    /// read_device_row().
+    /// Blocks of rows of a device's tensor that were copied to the host, see read_device_row(). The tensor is written
+    /// only once.
     std::vector<std::vector<float>> on_host = {};
     std::size_t released = 0;  // the first `released` nodes are known to have no handles, and never get new ones
     bool needed = false;       // by the current flush
@@ -81,16 +81,16 @@ class Epochs {
     /// The row of its gradient for vertices without a retained value; it is zero.
     std::int32_t zero() const { return rows(); }
   };
-  /// Rows [begin, end) of a given tensor: the values of these nodes, copied from one output of an earlier epoch, or
-  /// inputs of which some have a gradient.
+  /// Rows [begin, end) of a given tensor. They hold the values of these nodes: copies from one output of an earlier
+  /// epoch, or inputs of which some have a gradient.
   struct Block {
     static constexpr std::size_t of_inputs = static_cast<std::size_t>(-1);
     std::size_t epoch;
     std::vector<NodeId> nodes;
     Index begin, end;
   };
-  /// The results of one minibatch. `minibatch` holds the memory that backward passes need; when it is dropped, values
-  /// have been copied out of it.
+  /// The results of one minibatch. `minibatch` holds the memory that backward passes need; values are copied out of it
+  /// before it is dropped.
   struct Computed {
     std::shared_ptr<Runner> runner;
     Minibatch minibatch = Minibatch(nullptr);
@@ -138,7 +138,7 @@ class Epochs {
   /// Losses in ascending order, and how often each occurs in the sum.
   using Times = std::vector<std::pair<NodeId, float>>;
   static Times times_of(std::vector<NodeId> losses);
-  /// Those of nodes [begin, end).
+  /// The entries of nodes [begin, end).
   static std::span<const Times::value_type> between(const Times& times, NodeId begin, NodeId end);
 
   // For the current vertices, which are the current runs:
@@ -150,7 +150,7 @@ class Epochs {
   struct ToRetain {
     std::vector<NodeId> values, with_gradient = {};
     enum class Release { nothing, what_nobody_needs } release = Release::nothing;  // of earlier epochs
-    bool again = false;  // whether it computes several epochs again: a graph with many chances to share batches
+    bool again = false;  // whether it recomputes several epochs, which can share many batches
   };
   std::shared_ptr<Computed> compute(const ToRetain& retain, std::source_location from);
   /// The graph of vertices [begin, end), which have no edges to others.

@@ -1,4 +1,4 @@
-// Keys: what operations of several instances must have in common to be computed in one batch.
+// Keys: operations of several instances can be computed in one batch if their keys are equal.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace windrow::lazy {
 struct Cell;
 
 /// The key of an operation. Operations of several instances with the same key can be batched. The factor of a scale and
-/// the seed of a dropout are not part of the key but inputs of the node, so programs may scale by values that they
-/// compute as they run, and use another seed in each step. The seed follows the node's indices, as two more of them.
+/// the seed of a dropout are inputs of the node and not part of the key. So programs may scale by values that they
+/// compute at run time, and use another seed in each step. The seed follows the node's indices, as two further indices.
 struct Key {
   const Operator* op = nullptr;  ///< null for an input
   Attributes attributes = {};
@@ -25,7 +25,7 @@ struct Key {
   static constexpr std::int32_t expression = -1, missing = -2;
   std::vector<Index> widths = {};        ///< of the operands that are expressions
   std::vector<Index> index_widths = {};  ///< of index operands
-  const Cell* cell = nullptr;            ///< of a result of a cell; the elements of its list are no part of the key
+  const Cell* cell = nullptr;            ///< of a result of a cell; the elements of its list are not part of the key
   bool has_factor() const { return op == &op::scale; }
   /// The number of a result of a cell among those of its call; -1 for other operations.
   std::int32_t result() const { return cell == nullptr ? -1 : static_cast<std::int32_t>(attributes.sizes[0]); }
@@ -69,7 +69,8 @@ struct Inferred {
 /// followed the previous key before, then among those with its operator.
 class Keys {
  public:
-  /// The number of the key for which `is` returns true, if it followed the last key before; null otherwise.
+  /// The number of the key for which `is` returns true, if that key followed the last key at an earlier time; null
+  /// otherwise.
   template <class Is>
   const std::uint32_t* following(Is is) {
     if (last_ >= all_.size()) return nullptr;

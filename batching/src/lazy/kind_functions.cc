@@ -138,7 +138,7 @@ class Body final : public CellInputs {
   Vertex& vertex_;
   std::vector<Expr> outside_, nodes_;
   std::map<std::int32_t, State> states_;
-  // Of a cell's call: what its body takes next.
+  // For a call of a cell: what its body takes next.
   const Key* key_ = nullptr;
   std::span<const std::uint32_t> codes_;
   std::size_t taken_ = 0, each_ = 0, indices_ = 0;

@@ -106,7 +106,7 @@ KindId Kinds::find_or_add() {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
   used_.note(static_cast<std::uint32_t>(kind), record_.age());
-  if (kind == size()) kinds_.push_back({.pattern = scratch_[0]});  // before anything throws: one kind for each key
+  if (kind == size()) kinds_.push_back({.pattern = scratch_[0]});  // before anything throws: each key needs a kind
   if (kinds_[at(kind)].state.empty()) {
     kinds_[at(kind)] = make(scratch_);
     ++version_;
@@ -114,8 +114,7 @@ KindId Kinds::find_or_add() {
   return kind;
 }
 
-/// The values from outside that a kind of this key computes with, without those of lists. Values that are given have no
-/// column yet.
+/// The values from outside that a kind of this key uses, except those of lists. Given values have no column yet.
 std::vector<Kinds::Outside> Kinds::outside_of(std::span<const std::uint32_t> key) {
   std::vector<Outside> outside;
   std::size_t next = 1;  // in the key
@@ -161,7 +160,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
     std::int32_t from = 0;
     for (std::size_t k = 0; k < of.index_widths.size(); ++k) {
       const Index wide = of.index_widths[k];
-      const bool of_call = kind.cell != nullptr && k < kind.cell->indices.size();  // and no keys of dropout
+      const bool of_call = kind.cell != nullptr && k < kind.cell->indices.size();  // false for keys of dropout
       const bool optional = of_call && kind.cell->indices[k].optional();
       kind.indices.push_back({node, indices_.id(wide, indices[wide]++, optional), from});
       from += static_cast<std::int32_t>(wide);
@@ -185,7 +184,7 @@ bool Kinds::meets(KindId kind, std::size_t number, const KindNode& producer) {
   return true;
 }
 
-/// Finds the place between two nodes of a kind that the fewest values pass.
+/// Finds the place between two nodes of a kind that the fewest values cross.
 void Kinds::note_split(KindId kind, std::int32_t one, std::int32_t other) {
   const Kind& of = kinds_[at(kind)];
   if (of.cell != nullptr || one == other) return;

@@ -1,8 +1,9 @@
 // Kinds: the computation of each pattern of runs, as a kind of one vertex function.
 //
-// A kind's values from outside are gathered from the vertices of other runs, its children, or given as tensors. A state
-// is a set of nodes of kinds. Nodes belong to the same state if the same outside value of a kind is gathered from both.
-// Two nodes of one kind cannot have the same state; a vertex that would require this gets another kind.
+// A kind's values from outside are given as tensors, or gathered from its children, which are the vertices of other
+// runs. A state is a set of nodes of kinds. Nodes belong to the same state if the same outside value of a kind is
+// gathered from both. Two nodes of one kind cannot have the same state; a vertex that would require this gets another
+// kind.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ struct KindNode {
   friend auto operator<=>(const KindNode&, const KindNode&) = default;
 };
 
-/// Names that kinds share: a column for each width and number, such as "index1.0".
+/// Column names that kinds share: one for each width and number, such as "index1.0".
 class Columns {
  public:
   explicit Columns(const char* name) : name_(name) {}
@@ -84,13 +85,14 @@ class Kinds {
   /// The kind of a run. `kinds` contains the kinds of the runs before it. Appends the runs that its values from outside
   /// come from to `children`, each once.
   KindId kind_of(const LazyRun& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
-  /// Where kinds had to be made for the producers of their values, since two nodes of a kind cannot have one state.
+  /// The additional kinds that were needed because two nodes of a kind cannot have the same state.
   struct Splits {
-    std::set<KindId> kinds = {};  ///< that were made for this, of the current vertices
-    /// By pattern that has two such nodes: a node behind the first of them, up to the second. None for calls of cells.
+    std::set<KindId> kinds = {};  ///< the additional kinds of the current vertices
+    /// By pattern with two such nodes: the node before which to divide it, after the first of them and at most the
+    /// second. Calls of cells have none.
     std::map<std::uint32_t, std::int32_t> between = {};
   };
-  /// Since the last call of this function.
+  /// The splits since the last call of this function.
   Splits take_splits() { return std::exchange(splits_, {}); }
   /// Makes the node an output of its kind.
   std::int32_t output(const KindNode& node);
@@ -102,12 +104,12 @@ class Kinds {
   const Columns& factors() const { return factors_; }
   const Columns& outputs() const { return outputs_; }
 
-  /// As for Runs; both are forgotten together.
+  /// As in Runs; kinds and runs are forgotten together.
   bool remember_too_much() const;
   void forget();
   /// Whether a list could not gather its elements, so that the kinds since take_splits() are wrong. If so, forgets all
-  /// kinds. From then on each place of a kind reads results of one number, or no results: so results of two numbers are
-  /// never one state, and lists can gather what they read in place.
+  /// kinds. From then on each place of a kind reads results of one number, or no results. So results of two numbers
+  /// never share a state, and lists can gather what they read in place.
   bool begin_again();
 
   /// The number of changes that affect function().
@@ -139,7 +141,7 @@ class Kinds {
   LastUse used_;
   struct State {
     Index width;
-    std::vector<KindNode> nodes;  // that have the state; at most one of each kind
+    std::vector<KindNode> nodes;  // the nodes that have the state; at most one of each kind
   };
   std::vector<State> states_;
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};

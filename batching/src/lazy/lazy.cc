@@ -99,7 +99,7 @@ std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
 std::vector<float> LazyExpr::value(std::source_location from) const {
   lazy::Record& of = record("value");
-  const lazy::NodeId node = of.checked(*this, "value");  // before it is asked what it computed
+  const lazy::NodeId node = of.checked(*this, "value");  // checks the handle before its value is read
   return of.epochs().value(node, from);
 }
 
@@ -227,7 +227,8 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
   for (const std::coroutine_handle<> task : tasks) {
     if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
   }
-  // A flush may throw for an earlier one that failed, and can be called again then: the tasks go on first.
+  // A flush may throw the error of an earlier flush and can then be called again. The tasks continue before that error
+  // is thrown.
   std::exception_ptr of_earlier;
   const auto flush = [&] {
     constexpr int most = 64;  // failures that nobody has read

@@ -27,7 +27,7 @@ LazyExpr joined(const Operator& op, std::span<const LazyExpr> terms, std::source
   });
 }
 
-/// A call of a cell for the list that these make side by side.
+/// Calls a cell with the list whose elements consist of these side by side.
 LazyExpr called(lazy::OwnCell which, const std::vector<Index>& each, std::span<const lazy::OperandRef> operands,
                 std::initializer_list<std::span<const LazyExpr>> sides, std::source_location from) {
   const std::span<const LazyExpr> first = *sides.begin();

@@ -26,8 +26,8 @@ void make_room(std::vector<T>& list, std::size_t more) {
     grow(list, more);
 }
 
-/// A list whose first elements can be forgotten; the others keep their numbers. Room is made before elements are added,
-/// so adding them cannot throw.
+/// A list whose first elements can be forgotten; the others keep their numbers. Memory is reserved before elements are
+/// added, so adding them cannot throw.
 template <class T>
 class Tail {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -47,7 +47,7 @@ class Tail {
       grow(more);
   }
   void push_back(const T& element) { kept_[at(size_++)] = element; }
-  /// Where the next elements go, for which room was made, and the call that adds them.
+  /// The memory for the next elements, which was reserved; and the call that adds them.
   T* room() { return kept_.get() + size_; }
   void add_from_room(std::size_t more) { size_ += static_cast<std::int32_t>(more); }
   template <class Iterator>
@@ -97,7 +97,7 @@ class Nodes {
   const Key& key(NodeId id) const { return keys[(*this)[id].key]; }
   bool same_key(NodeId a, NodeId b) const { return (*this)[a].key == (*this)[b].key; }
   Index width(NodeId id) const { return keys.width((*this)[id].key); }
-  /// The operands of a node that are expressions. Of a cell's first result, these are followed by those of the list.
+  /// The operands of a node that are expressions. For a cell's first result, the elements of the list follow.
   std::span<const NodeId> operands(NodeId id) const {
     const std::int32_t begin = (*this)[id].operands, end = id + 1 < size() ? (*this)[id + 1].operands : operands_.end();
     return {operands_.from(begin), at(end - begin)};
@@ -116,7 +116,7 @@ class Nodes {
   std::int32_t& handles(NodeId id) { return const_cast<Node&>((*this)[id]).handles; }
   /// The operands of the nodes from `first` on that come before it, ascending; they may have no handle any more.
   std::vector<NodeId> operands_before(NodeId first) const;
-  /// Forgets what no handle names and the nodes from `last_epoch` on do not use, from time to time: a graph for
+  /// From time to time, forgets nodes without a handle that the nodes from `last_epoch` on do not use. So a graph for
   /// inference that is never cleared takes bounded memory. Operands, indices and values of the nodes before
   /// `last_epoch` are forgotten in any case. Returns whether it forgot. Precondition: no node is pending.
   bool forget_unnamed(NodeId last_epoch);
@@ -163,7 +163,7 @@ class Nodes {
     NodeId id;
     Node node;
   };
-  std::vector<Early> early_;  // what is known of nodes before nodes_, ascending
+  std::vector<Early> early_;  // kept facts about nodes before nodes_, ascending
   Tail<NodeId> operands_;
 };
 

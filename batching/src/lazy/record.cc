@@ -286,7 +286,7 @@ std::vector<NodeId> Nodes::operands_before(NodeId first) const {
   return used;
 }
 
-/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
+/// At least half of the nodes are forgotten, so the cost is proportional to their number.
 bool Nodes::forget_unnamed(NodeId last_epoch) {
   constexpr NodeId few = 4096;
   const NodeId first = last_epoch, before = first - nodes_.first();

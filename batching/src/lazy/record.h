@@ -12,7 +12,7 @@ namespace windrow::lazy {
 
 class Epochs;
 
-/// Ends with the graph and the last handle.
+/// Destroyed when the graph and the last handle have ended.
 class Record : public Uses {
  public:
   Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options);
@@ -41,7 +41,7 @@ class Record : public Uses {
   static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
   /// Throws MisuseError for an empty handle.
   static Record& of(const LazyExpr& x, std::string_view what) { return x.record(what); }
-  /// Of one call of dropout(), by op::dropout. None in inference.
+  /// The keys of one call of dropout(); see op::dropout. None in inference.
   struct DropoutKeys {
     std::uint64_t seed;
     std::array<std::int32_t, 3> row;
@@ -88,7 +88,7 @@ class Record : public Uses {
   void call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
             std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from);
 
-  /// A clock for what was used long ago: it counts minibatches, and in inference flushes as well, 16 as one.
+  /// A clock that tells what was used long ago. It counts minibatches, and in inference every 16 flushes as one.
   std::uint32_t age() const { return minibatch_ + flushes_ / 16; }
   void count_flush() { ++flushes_; }
   /// Precondition: there are no nodes.
@@ -108,7 +108,7 @@ class Record : public Uses {
   // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
   [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
-  /// The number of an operand that is no expression; see Key.
+  /// The number of an operand that is not an expression; see Key.
   std::int32_t number_of(const OperandRef& operand) {
     if (operand.weight_ != nullptr) return weights_.number_of(*operand.weight_, *parameters_);
     return parameters_->number_of(*operand.parameter_);
@@ -155,7 +155,7 @@ class Record : public Uses {
   std::vector<NodeId> scratch_operands_;  // and the elements of a list
   std::vector<std::shared_ptr<Cell>> cells_;
   std::vector<std::unique_ptr<Cell>> own_cells_;
-  std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy, which is pending
+  std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy; copies are pending
 };
 
 inline Record* RecordRef::get() const { return static_cast<Record*>(record_); }

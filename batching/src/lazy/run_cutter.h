@@ -1,4 +1,4 @@
-// Cuts the nodes of a record into runs, as they are written. See Runs.
+// Cuts the nodes of a record into runs while they are recorded. See Runs.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@ class RunCutter {
     return {begins_.from(first), at(next_run() - first)};
   }
   std::int32_t next_run() const { return begins_.end(); }
-  /// Separates the next node from the last one: another instance records it.
+  /// Starts a new run at the next node, because another instance records it.
   void cut() { cut_ = true; }
   bool take_cut() { return std::exchange(cut_, false); }
 
-  /// Makes room for a run, so that adding it cannot throw.
+  /// Reserves memory for a run, so that adding it cannot throw.
   void reserve() { begins_.make_room(1); }
-  /// Makes room, so that add_last() of a node with so many operands cannot throw.
+  /// Reserves memory, so that add_last() of a node with this many operands cannot throw.
   void reserve_last(std::size_t operands) {
     reserve();
     if (latest_.size() < nodes_.keys.size()) latest_.resize(nodes_.keys.size(), -1);
@@ -68,8 +68,8 @@ class RunCutter {
  private:
   /// Whether the node joins the last run. A run consists of consecutive nodes; each has an operand in the run, or an
   /// operand in runs that the run already has operands of. So no run that this run depends on can depend on it.
-  /// Operands that are already computed only tie nodes with the same key: a loss of a value that the program looked at
-  /// should not join the next step that uses the same value.
+  /// An operand that is already computed joins a node only to a node with the same key: the loss of a value that the
+  /// program has read should not join the next step that uses the value.
   bool joins(NodeId id, std::span<const NodeId> operands) const {
     constexpr std::size_t most_outside = 16;
     if (id == nodes_.first_pending || id == closed_) return false;

@@ -5,7 +5,7 @@
 namespace windrow::lazy {
 namespace {
 
-/// A pair of patterns is merged if it occurs at least this often. If there are many patterns, those that occur less
+/// A pair of patterns is merged if it occurs at least this often. If there are many patterns, patterns that occur less
 /// often are split.
 constexpr int often = 4;
 /// The most values from outside of a merged run.
@@ -180,7 +180,7 @@ bool Runs::depends(const LazyRun& run, const LazyRun& on) const {
   return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
 }
 
-/// Searches for pairs of patterns that occur only one after the other. Returns whether there are new ones.
+/// Searches for pairs of patterns that occur only one after the other. Returns whether there are new pairs.
 bool Runs::learn() {
   if (std::ranges::all_of(runs_, [](const LazyRun& run) { return run.call; })) return false;
   std::unordered_map<std::uint32_t, int> count;

@@ -2,8 +2,8 @@
 // way.
 //
 // A record is divided into runs while it is written (RunCutter). Then neighbouring runs are merged if their
-// patterns occur only one after the other. So a cell that was divided by chance becomes one vertex, for example a cell
-// that looks up its word in the middle. Such pairs of patterns are learned from the record itself and remembered.
+// patterns occur only one after the other. So a cell that was accidentally divided becomes one vertex, for example a
+// cell that looks up its word in the middle. Such pairs of patterns are learned from the record itself and remembered.
 // Runs of different instances are not merged, since the order of instances says nothing about the program.
 #pragma once
 
@@ -55,8 +55,8 @@ struct OperandSource {
       number;  ///< inside: the distance in nodes; else the index of the value from outside, in the order of first use
 };
 
-/// The encoding of patterns. A pattern is a list of numbers: for each node of a run its key, then its operands. Of the
-/// results of a call of a cell, the first one stands for all.
+/// The encoding of patterns. A pattern is a list of numbers: for each node of a run its key, then its operands. The
+/// first result of a call of a cell stands for all its results.
 class Patterns {
  public:
   static std::uint32_t encode(const OperandSource& operand) {
@@ -94,13 +94,13 @@ class Runs {
 
   /// Finds the runs of nodes [first, end). Each bound is the first node of a flush, or the end of the record.
   void find(NodeId first, NodeId end);
-  /// From now on, divides runs of these patterns, of more than one node each, before that node of theirs; also the
-  /// current ones.
+  /// From now on, divides runs of each of these patterns (of more than one node) before the given node. Also divides
+  /// the current runs.
   void divide(const std::map<std::uint32_t, std::int32_t>& before);
   /// Drops the runs that these nodes do not depend on.
   void keep_only(std::span<const NodeId> nodes);
   const std::vector<LazyRun>& runs() const { return runs_; }
-  /// The nodes outside of a run whose values it computes with, each once. The elements of a list follow.
+  /// The nodes outside of a run whose values it uses, each once. The elements of a list follow.
   std::span<const NodeId> outside(const LazyRun& run) const {
     return {outside_.from(run.outside), at(run.outside_end - run.outside)};
   }

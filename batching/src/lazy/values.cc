@@ -26,7 +26,7 @@ void Epochs::collect(Computed& computed, std::source_location from) {
 }
 
 /// Whether a row of the output still has a handle. A node without handles never gets one, since handles are copied only
-/// from handles; so each node is passed once.
+/// from handles. So each node needs to be passed only once.
 bool Epochs::named_still(Output& output) const {
   while (output.released < output.nodes.size() && !nodes_.named(output.nodes[output.released])) ++output.released;
   return output.released < output.nodes.size();
@@ -52,7 +52,7 @@ void Epochs::release() {
   });
 }
 
-/// Drops epochs without values from time to time. The latest ones stay, since failures of theirs may not have been
+/// Drops epochs without values from time to time. The latest epochs stay, since their failures may not have been
 /// reported; see tell_failures(). Precondition: inference, since gradients go through all epochs.
 void Epochs::forget_empty() {
   constexpr std::size_t few = 1024;
@@ -78,8 +78,8 @@ void Epochs::forget_failed() {
   std::erase_if(failed_, [&](const auto& failed) { return !nodes_.named(failed.first); });
 }
 
-/// A program that looks at one value mostly looks at others of its output, too, and a copy from a device takes as long
-/// for a row as for thousands. So the first look copies the whole tensor, or a block of rows of a large one.
+/// A program that reads one value usually reads others of its output, and a copy of one row from a device takes as long
+/// as a copy of thousands. So the first read copies the whole tensor, or a block of rows of a large one.
 std::span<const float> Epochs::read_device_row(Output& output, Index row, std::source_location from) {
   constexpr Index block_floats = Index{1} << 16;
   const Tensor& tensor = *output.tensor;
@@ -113,7 +113,7 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
     const bool refused = !between(losses_, node, node + 1).empty() && !std::isfinite(row[0]);
     if (refused) device_.engine->wait(losses_checked_->var(), from);
     return row;
-  } catch (const OpError& error) {  // of this epoch, or of an earlier one that it read rows of
+  } catch (const OpError& error) {  // of this epoch, or of an earlier one whose rows it read
     tell_failures();
     if (failed_.count(node) > 0 || !repair(node, error, from)) throw;
   }

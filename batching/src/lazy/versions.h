@@ -35,9 +35,9 @@ class Versions {
   void wait(std::source_location from);
   struct Change {
     std::int32_t parameter;
-    bool of_value;  ///< else it was frozen or unfrozen
+    bool of_value;  ///< false: it was frozen or unfrozen
   };
-  /// Of the parameters of `earlier`, all of which `later` must contain. Call after wait().
+  /// Changes of the parameters of `earlier`; `later` must contain all of them. Call after wait().
   static std::vector<Change> changes(const Note& earlier, const Note& later);
 
  private:

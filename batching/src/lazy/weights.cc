@@ -1,4 +1,4 @@
-// Functions of parameters, and the numbers that keys of operations have for them.
+// Functions of parameters, and their numbers in keys of operations.
 #include "lazy/weights.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace windrow {
 
-/// A list of steps, so that no depth of operations needs a deep stack. The last step makes the result.
+/// A list of steps instead of a tree, so that deeply nested operations do not need a deep stack. The last step makes
+/// the result.
 struct LazyWeight::Made {
   /// Takes a parameter, or applies an operator to the results of earlier steps.
   struct Term {

@@ -15,7 +15,7 @@ class Weights {
  public:
   std::int32_t number_of(const LazyWeight& weight, const ParameterStores& parameters);
   Type type_of(std::int32_t number, const ParameterStores& parameters) const;
-  /// Appends the numbers of the parameters that it is a function of.
+  /// Appends the numbers of the parameters on which the function depends.
   void add_parameters(std::int32_t number, const ParameterStores& parameters, std::vector<std::int32_t>& to) const;
   Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
 

@@ -18,7 +18,7 @@ bool within(Matrix<const float> x, float limit) {
   for (Index r = 0; r < x.rows; ++r) {
     const float* const row = x.row(r);
     int beyond = 0;
-    for (Index c = 0; c < x.width; ++c) beyond |= static_cast<int>(!(std::abs(row[c]) <= limit));  // a NaN is, too
+    for (Index c = 0; c < x.width; ++c) beyond |= static_cast<int>(!(std::abs(row[c]) <= limit));  // also counts NaN
     if (beyond != 0) return false;
   }
   return true;
@@ -29,7 +29,7 @@ struct Checked {
   std::string parameter;
   Tensor::View gradient;
   float limit;                        // if all elements are at most this, the sum of all parts is finite
-  std::optional<Bytes> largest = {};  // of all elements, copied to the host, if they are not there
+  std::optional<Bytes> largest = {};  // of all elements; copied to the host unless they are there
 
   bool finite() const {
     return largest ? std::abs(*reinterpret_cast<const float*>(largest->read())) <= limit
@@ -60,7 +60,7 @@ std::uint64_t Parameters::sgd(double rate, double decay, std::source_location fr
   const NextStep next = next_step(from);
   const ParameterStore::DescentStep step{rate, decay, next, from};
   for (const ParameterStore::Entry& entry : store_->entries_) {
-    if (entry.frozen) continue;  // a gradient from before it was frozen may be left
+    if (entry.frozen) continue;  // a gradient from before the freeze may be left
     if (entry.gradient.all) {
       store_->update(op::sgd, {.in = {*entry.gradient.all}, .attributes = attributes}, entry.value, step);
     }
@@ -71,7 +71,7 @@ std::uint64_t Parameters::sgd(double rate, double decay, std::source_location fr
 
 /// Updates by rows of lookups. Without such rows, there is an update only if all rows decay.
 void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) const {
-  const double decay = entry.gradient.all ? 0 : step.decay;  // else the dense update has applied it
+  const double decay = entry.gradient.all ? 0 : step.decay;  // otherwise the dense update has applied the decay
   if (entry.lookups.empty() && decay == 0) return;
   const Type table{Rows::count(entry.value.rows()), entry.value.width()};
   const Operands operands = by_table_row(device_, entry.lookups, table, step.rate, decay, step.from);
@@ -97,7 +97,7 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
   std::vector<Access> accesses;
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
   std::vector<Checked> gradients;
-  std::vector<Buffer> copied;  // they end behind the op that decides
+  std::vector<Buffer> copied;  // freed after the op that decides
   for (const Entry& entry : entries_) {
     Index rows = entry.gradient.all ? 1 : 0;
     for (const LookedUp& lookup : entry.lookups) rows += static_cast<Index>(lookup.row_of.size());

@@ -1,4 +1,4 @@
-// Adding up the rows of lookups, for steps and for gradients as one tensor.
+// Adds up the rows of lookups, for steps and for gradients as one tensor.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ Operands by_table_row(const Device& device, const std::vector<LookedUp>& lookups
                       double decay, std::source_location from);
 
 /// Pushes the ops that add up a gradient, its dense part and the rows of lookups, into a new tensor of that shape;
-/// zeros without parts. The rows of one row of the table are added up first, as sgd() does.
+/// zeros without parts. The gradients of one table row are added up first, as in sgd().
 Tensor dense(const Device& device, const std::optional<Tensor>& all, const std::vector<LookedUp>& lookups,
              const Type& shape, std::source_location from);
 

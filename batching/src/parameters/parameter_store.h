@@ -32,7 +32,7 @@ class ParameterStore {
     std::optional<Tensor> dense = {};  ///< memory of the gradient, reused by each minibatch
     Gradient gradient = {};            ///< gradient() fills its `rows` from `lookups`
     std::vector<LookedUp> lookups = {};
-    bool frozen = false;   ///< plans for training take it for a constant
+    bool frozen = false;   ///< plans for training treat it as a constant
     bool depends = false;  ///< the loss can depend on it by lookups, even if this minibatch has none
     std::shared_ptr<const std::string> full_name = {};  ///< for errors: after that of the set, if the set has one
   };
@@ -47,7 +47,7 @@ class ParameterStore {
   }
   Entry& entry(std::size_t number) { return entries_[number]; }
   const Entry& entry(std::size_t number) const { return entries_[number]; }
-  // Without the name, which takes time to copy.
+  // Reads the id without copying the name, which takes time.
   static std::uint64_t set_of(const Parameter& parameter) { return parameter.set_; }
   static std::size_t place_of(const Parameter& parameter) { return parameter.number_; }
   static ir::ParameterName name_of(const Parameter& parameter) {
@@ -64,11 +64,11 @@ class ParameterStore {
     return minibatches_++;
   }
   bool of_a_group() const { return members_ > 1; }
-  /// The number that dropout draws with in a minibatch of that number: each member of a group has its own ones.
+  /// The number with which dropout draws in the minibatch of that number; it differs between members of a group.
   std::uint64_t draw(std::uint64_t minibatch) const { return minibatch * members_ + rank_; }
-  /// As Parameters::number_samples() says; empty if they have no numbers.
+  /// See Parameters::number_samples(); empty if the samples have no numbers.
   const std::vector<std::int32_t>& samples() const { return samples_; }
-  /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.
+  /// The smallest number that no other lazy graph for training has at present, so that their dropout differs.
   std::size_t enter_graph() {
     const auto place = std::find(graphs_.begin(), graphs_.end(), false);
     const auto number = static_cast<std::size_t>(place - graphs_.begin());
@@ -80,13 +80,14 @@ class ParameterStore {
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
   void forget_gradients();
-  /// For a minibatch that is about to be differentiated: forgets the gradients unless they are to be kept, once.
+  /// Called before a minibatch is differentiated: drops the gradients, unless keep_gradients() was called for this
+  /// minibatch.
   void begin_gradients() {
     if (!std::exchange(keeps_gradients_, false)) forget_gradients();
   }
-  /// Adds reads of the gradients that the next minibatch is to add to, and of the end of the last one.
+  /// Adds reads of the gradients to which the next minibatch adds, and of the end of the last minibatch.
   void add_kept_gradients(std::vector<Access>& reads) const;
-  /// Notes that gradients come from that minibatch, too.
+  /// Notes that gradients also come from that minibatch.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
   NextStep next_step(std::source_location from) {
     const std::uint64_t number = steps_++;
@@ -108,7 +109,7 @@ class ParameterStore {
     std::source_location from;
   };
   std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
-  /// What decides on a step: its function says why to skip it, or nothing; with these accesses.
+  /// Decides on a step: a function that returns why to skip it, or nothing; and the accesses of that function.
   struct Reasons {
     std::function<std::string()> why;
     std::vector<Access> accesses;
@@ -124,11 +125,11 @@ class ParameterStore {
   Generator generator_;
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
-  Parameters::Agree agree_;                                   // on steps along the gradients; or empty
+  Parameters::Agree agree_;                                   // for steps along the current gradients; or empty
   std::uint64_t steps_ = 0, minibatches_ = 0;
   std::uint64_t rank_ = 0, members_ = 1;
-  std::vector<std::int32_t> samples_;  // numbers of those of the next minibatch; or empty
-  std::vector<bool> graphs_;           // by number: whether there is one
+  std::vector<std::int32_t> samples_;  // numbers of the next minibatch's samples; or empty
+  std::vector<bool> graphs_;           // by number: whether a lazy graph has it
   bool keeps_gradients_ = false;       // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;
 };

@@ -42,7 +42,7 @@ void ParameterStores::add_source(const std::shared_ptr<const MinibatchEnd>& mini
 
 namespace {
 
-/// What sets that are used together must have in common.
+/// Throws unless two sets can be used together.
 void check_together(const ParameterStore& one, const ParameterStore& other) {
   const auto refuse = [](const std::string& what) { throw MisuseError("ParameterSets: " + what); };
   if (one.id() == other.id()) refuse("set '" + one.name() + "' is given twice; expected once");

@@ -12,8 +12,8 @@
 
 namespace windrow {
 
-/// Shared by a lazy graph and its runners. Parameters of all sets have numbers of their own here, which do not change
-/// when parameters are added. With one set they are those of the set.
+/// Shared by a lazy graph and its runners. Here the parameters of all sets have common numbers, which do not change
+/// when parameters are added. With one set these are the set's numbers.
 class ParameterStores {
  public:
   explicit ParameterStores(std::vector<std::shared_ptr<ParameterStore>> sets) : sets_(std::move(sets)) {}
@@ -42,12 +42,12 @@ class ParameterStores {
   std::uint64_t minibatches() const { return sets_.front()->minibatches(); }
   std::uint64_t next_minibatch();
   std::uint64_t draw(std::uint64_t minibatch) const { return sets_.front()->draw(minibatch); }
-  /// What the next minibatch of a runner draws with; counts it. Throws MisuseError if its samples have numbers, but not
-  /// as many.
+  /// The dropout options of the next minibatch of a runner; counts it. Throws MisuseError if the samples were numbered,
+  /// but there are more or fewer numbers.
   LayoutOptions::Dropout next_dropout(std::size_t samples);
   bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
   bool of_a_group() const { return std::ranges::any_of(sets_, &ParameterStore::of_a_group); }
-  /// Reads of the gradients that the next minibatch is to add to.
+  /// Reads of the gradients to which the next minibatch adds.
   std::vector<Access> kept_gradients() const;
   void begin_gradients();
   void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);

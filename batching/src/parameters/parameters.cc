@@ -77,8 +77,8 @@ class Columns {
 };
 
 /// Makes the columns of a row-major matrix orthonormal, or its rows if it is wider than high, and multiplies it by
-/// `gain`. Of a matrix of independent standard normal numbers, all results are equally likely (Mezzadri 2007). The same
-/// numbers give the same bits.
+/// `gain`. If the matrix consists of independent standard normal numbers, all results are equally likely (Mezzadri
+/// 2007). The same numbers give the same bits.
 std::vector<float> orthogonal(const std::vector<float>& normal, MatrixShape shape, float gain) {
   const auto rows = static_cast<std::size_t>(shape.rows), width = static_cast<std::size_t>(shape.width);
   const bool tall = rows >= width;
@@ -250,7 +250,7 @@ Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_loc
 /// Rows of lookups lie in the memory of their minibatch. Their sums do not, so it can be freed.
 void Parameters::keep_gradients(std::source_location from) {
   refuse_in_recording("Parameters::keep_gradients()");
-  store_->keeps_gradients_ = true;  // also if the following fails, since sums and parts are equivalent
+  store_->keeps_gradients_ = true;  // set even if the rest fails, since sums and parts are equivalent
   for (std::size_t k = 0; k < size(); ++k) {
     ParameterStore::Entry& entry = store_->entry(k);
     if (entry.lookups.empty()) continue;

@@ -19,13 +19,13 @@ struct StepCheck {
 
   const Buffer decided;  ///< no bytes; the op that decides writes its variable
   bool skip = false;     ///< guarded by the variable of `decided`
-  std::string own = {};  ///< in a group: why this member skips the step, or empty; of the ops that decide
+  std::string own = {};  ///< in a group: why this member skips the step, or empty; used by the ops that decide
 };
 
 /// Written by ops, read by any thread.
 class SkipLog {
  public:
-  /// Steps of one gradient read it only, so their checks may run in any order.
+  /// Steps along one gradient only read it, so their checks may run in any order.
   void add(SkippedStep step) WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     ++steps_.count;

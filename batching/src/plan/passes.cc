@@ -13,8 +13,8 @@ using ir::at, ir::Code, ir::Node, ir::Value;
 
 // --- Phases
 
-/// Copies a row that a vertex hands to its edges where it is used, if that is in one phase. Then the copy can lie in a
-/// tile, also if the row itself is computed earlier.
+/// Delays the copy of a vertex's row to its edges until the phase of its uses, if all are in one phase. Then the copy
+/// can lie in a tile, even if the row itself is computed earlier.
 static void copy_late(const ir::Program& program, std::vector<Phase>& phases) {
   constexpr int none = -1, several = -2;
   std::vector<int> used(phases.size(), none);
@@ -72,8 +72,8 @@ static bool overlap(const Place& x, const Place& y) {
   return x.in == y.in && x.number == y.number && x.column < y.column + y.width && y.column < x.column + x.width;
 }
 
-/// The last phase in which steps of the type write the place. If none does, consumers find there what children wrote:
-/// the first phase that reads it has waited for these.
+/// The last phase in which steps of the type write the place. If none does, children wrote it; then it is the first
+/// phase that reads the place, since that phase has waited for the children.
 static Phase last_phase(const TypePlan& type, const Place& place) {
   std::optional<Phase> written, read;
   for (std::size_t p = 0; p < phase_count; ++p) {
@@ -103,9 +103,9 @@ Phase last_phase(const Plan& plan, const TensorStep& step) {
 
 namespace {
 
-/// The most memory of the rows of a tile. A tile that fits the first-level cache has so few rows that starting its
-/// steps costs more than accessing the second-level cache: half of this value is slower in `windrow-perf train --model
-/// tree-lstm --hidden 128`.
+/// The most memory of the rows of a tile. A tile that fits into the first-level cache has so few rows that starting its
+/// steps costs more than accesses to the second-level cache: half of this value is slower in `windrow-perf train
+/// --model tree-lstm --hidden 128`.
 constexpr Index tile_bytes = 96 * 1024;
 
 Index tile_rows(const Segment& segment) {

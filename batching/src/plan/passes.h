@@ -5,21 +5,21 @@
 
 namespace windrow {
 
-/// When values are computed: by node; meaningless for nodes that belong to no vertex.
+/// The phase of each node; meaningless for nodes that belong to no vertex.
 std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options);
 
-/// The last phase of its vertex type that writes what the step reads of the vertices; Phase::eager if it reads nothing
-/// of them.
+/// The last phase of its vertex type that writes values of vertices which the step reads; Phase::eager if it reads
+/// none.
 Phase last_phase(const Plan& plan, const TensorStep& step);
 
 /// Lets values of a vertex type use the same columns of a matrix at different times. Only the steps of a vertex, or of
 /// its edges, write and read its rows of a value, and these steps run in the order of the plan. So a value may take the
-/// place of another one after the last step that uses the other one, independently of the progress of other rows. The
-/// plan must be complete otherwise.
+/// place of another value after the last step that uses the other value, independently of the progress of other rows.
+/// The rest of the plan must be complete.
 void share_memory(Plan& plan);
 
-/// Comes last, when all steps are known: arranges the memory of tiles, and fills in TypePlan::cost, costs and tensors,
-/// and TensorStep::after.
+/// The last pass, when all steps are known. Arranges the memory of tiles, and fills in TypePlan::cost, costs and
+/// tensors, and TensorStep::after.
 void finish(Plan& plan);
 
 }  // namespace windrow

@@ -52,7 +52,7 @@ class Planner {
       if (n.reads_in_place()) plan_.in_place[n.number] = 1;
     }
   }
-  /// Whether the node scatters a state that others find where it lies.
+  /// Whether the node scatters a state that other vertices read where it was computed.
   bool stores(const Node& n) const {
     return n.code == Code::scatter && (!plan_.slots || plan_.in_place[n.number] != 0);
   }
@@ -240,7 +240,7 @@ class Planner {
     for (const Place& place : type.pushes) note_pull(type, place);
   }
 
-  /// Without slots, a state stays where it was computed. So does one that is read in place.
+  /// Without slots, a state stays where it was computed. So does a state that is read in place.
   void note_stored() {
     const bool any = !plan_.slots || std::ranges::find(plan_.in_place, 1) != plan_.in_place.end();
     if (!any) return;

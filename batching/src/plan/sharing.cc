@@ -27,7 +27,7 @@ struct Stay {
   }
 };
 
-/// A value, or a group of values of which later ones take over the columns of earlier ones.
+/// A value, or a group of values in which later values take over the columns of earlier ones.
 struct Tenant {
   Index width;
   Rate rate;
@@ -76,7 +76,7 @@ class Sharing {
     if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, forever});
   }
 
-  /// For a place that other vertices read: at unknown moments, but before any gradient is computed.
+  /// For a place that other vertices read. They read it at unknown moments, but before any gradient is computed.
   void hold_through_forward(const Place& place) {
     if (place.in == Place::In::arena) {
       Moment& end = tenants_[place.number].end;
@@ -128,7 +128,7 @@ class Sharing {
       out.end = now;
       if (step.write == Write::overwrite) out.stays.push_back({step.out.column, step.out.width, now, never});
     });
-    // Children write all columns, also those that no step reads, in phases of their own before the levels above.
+    // Children write all columns, also those that no step reads, in separate phases before the levels above.
     for (std::size_t s = 0; s < reads_.size(); ++s) reads_[s].push_back({0, type_.states[s].width, 0, end_of_eager_});
   }
 
@@ -175,8 +175,8 @@ class Sharing {
     return true;
   }
 
-  /// First fit, widest tenants first. Gradients for the children come before all, since they lie at the beginning of a
-  /// matrix of their width. Children read them at unknown moments, so they stay.
+  /// First fit, widest tenants first. Gradients for the children come before all others, since they lie at the
+  /// beginning of a matrix of their width. Children read them at unknown moments, so their columns are never reused.
   void assign() {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < tenants_.size(); ++i) {
@@ -232,7 +232,7 @@ class Sharing {
     Index column = 0;
   };
   TypePlan& type_;
-  Moment end_of_eager_ = never;                    // behind the last eager step
+  Moment end_of_eager_ = never;                    // after the last eager step
   Moment end_of_forward_ = never;                  // between the last forward and the first backward step
   std::vector<std::vector<Stay>> reads_, writes_;  // by state: uses of the children's states, writes of gradients
   std::vector<Tenant> tenants_;                    // by arena before sharing

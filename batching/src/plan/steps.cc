@@ -10,9 +10,9 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value, ir::no_value;
 
-/// Whether a kernel should run on more rows than a tile has: a product, or another one that reads a whole parameter. A
-/// product that makes one number of each edge, such as the score of additive attention, would gain little, but its
-/// operand would need memory for all edges.
+/// Whether a kernel should run on more rows than a tile has: a product, or another kernel that reads a whole parameter.
+/// Excludes products with one number per edge, such as the score of additive attention: they would gain little, but
+/// their operand would need memory for all edges.
 bool heavy(const Program& program, const Node& node) {
   if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
   if (node.is(op::matmul) && node.of_edges() && node.type.width == 1) return false;
@@ -23,7 +23,7 @@ bool heavy(const Program& program, const Node& node) {
   return false;
 }
 
-/// Whether it only moves values, and adds values that are moved to the same place.
+/// Whether the node only moves values, and adds values that move to the same place.
 bool moves(const Node& node) {
   const Operator* const those[] = {&op::gather_rows,    &op::gather_where, &op::embedding,   &op::scatter_rows,
                                    &op::concat,         &op::slice,        &op::place,       &op::segment_sum,
@@ -31,7 +31,7 @@ bool moves(const Node& node) {
   return std::any_of(std::begin(those), std::end(those), [&](const Operator* one) { return node.is(*one); });
 }
 
-/// Whether a step computes it, into a place that the plan can choose.
+/// Whether a step computes the node into a place that the plan can choose.
 bool has_own_step(const Node& node) {
   return (node.code == Code::apply && !node.is_view()) || node.code == Code::fill || node.code == Code::incoming ||
          node.code == Code::incoming_products || node.reads_in_place() || node.code == Code::sum;
@@ -61,7 +61,7 @@ Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
       joins_[at(in)] = 1;
     }
   }
-  for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // operands of views have their roots by now
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // operands of views already have their roots
     const Node& node = program.nodes[i];
     if (!node.is_view()) continue;
     const Position of = parts_[at(node.in[0])];
@@ -163,7 +163,7 @@ Step Steps::kernel_step(Value value) const {
   int type = n.vertex_type;
   for (Value in : n.in) {
     step.in.push_back(provisional(in));
-    type = std::max(type, node(in).vertex_type);  // whose rows are summed
+    type = std::max(type, node(in).vertex_type);  // the type whose rows are summed
   }
   for (std::size_t pull : n.indices) step.may_lack |= program_.lacks_index(type, pull);
   if (n.is(op::matmul) || n.is(op::matmul_nt)) step.flops_a_row = 2 * node(n.in[0]).type.width * n.type.width;
@@ -173,7 +173,7 @@ Step Steps::kernel_step(Value value) const {
   return step;
 }
 
-/// Copies the parts of a sum that are not computed in its place.
+/// The steps that copy those parts of a sum that are not computed in its place.
 std::vector<Step> Steps::copies_into(Value sum) const {
   const Node& n = node(sum);
   const Place whole = provisional(sum);
@@ -192,8 +192,8 @@ std::vector<Step> Steps::copies_into(Value sum) const {
   return steps;
 }
 
-/// First the states of children, which lie in slots or are copied. Then cycles through the four kinds of segments and
-/// adds all ready tasks of each kind, until no task is left.
+/// Begins with the states of children, which lie in slots or are copied. Then cycles through the four kinds of segments
+/// and adds all ready tasks of each kind, until no task is left.
 std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   static constexpr struct {
     bool fused;

@@ -1,4 +1,4 @@
-// Steps: the part of planning that decides which steps compute a value, in which segments they run, and which of them
+// Steps: this part of planning decides which steps compute a value, in which segments they run, and which of them
 // overwrite.
 #pragma once
 
@@ -24,7 +24,7 @@ class Roots {
     Index column;
   };
   Position of(ir::Value value) const { return parts_[ir::at(value)]; }
-  /// Whether it is computed in the place of the sum that uses it.
+  /// Whether the value is computed in the place of the sum that uses it.
   bool joins(ir::Value value) const { return joins_[ir::at(value)] != 0; }
 
  private:
@@ -60,8 +60,8 @@ class Steps {
 };
 
 /// Decides whether steps overwrite or add: the first part of a sum overwrites, later parts add. Columns that no part
-/// covers are cleared first. For steps whose places still name roots. Call announce() for every step in order, then
-/// all_announced(), then decide() for every step in the same order.
+/// covers are cleared first. The places of the steps must still name roots. Call announce() for every step in order,
+/// then all_announced(), then decide() for every step in the same order.
 class Writes {
  public:
   explicit Writes(const ir::Program& program) : program_(program) {}

@@ -1,5 +1,5 @@
-// Results of a minibatch: loss, outputs, and gradients of given tensors; and what a runner tells of a minibatch without
-// computing it.
+// Results of a minibatch: loss, outputs, and gradients of given tensors. Also what a runner can tell about a minibatch
+// without computing it.
 #include <algorithm>
 #include <bit>
 #include <iterator>

@@ -1,5 +1,5 @@
-// The lines of the program that recorded what a minibatch computes. A program does not know the numbers of the vertices
-// of its lazy expressions, so errors name lines instead. Knows no plan and no layout.
+// The lines of the program that recorded what a minibatch computes. A program does not know the vertex numbers of its
+// lazy expressions, so errors name lines instead. Knows no plan and no layout.
 #pragma once
 
 #include <cstdint>

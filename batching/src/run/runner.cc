@@ -29,7 +29,7 @@ ir::Specialise specialise(const Optimisations& on) {
   return on.specialisation ? ir::Specialise::yes : ir::Specialise::no;
 }
 
-/// A device of the user's own may lack these kernels. Then it copies states.
+/// A user-defined device may lack these kernels; then states are copied.
 bool reads_in_place(const KernelTable<float>& kernels) {
   const Operator* const needed[] = {&op::gather_dot, &op::gather_weighted_sum};
   return std::ranges::all_of(needed, [&](const Operator* op) { return kernels.named(op->name.text()) == op; });
@@ -86,7 +86,7 @@ void Runner::require_near(const ParameterStore& parameters) const {
 
 Runner::~Runner() = default;
 
-/// Plans depend on the types seen so far, so they are dropped before a new one joins these.
+/// Plans depend on the types seen so far, so they are dropped before a new type is added.
 void Runner::see_type(std::uint64_t type) {
   const ir::Function& function = *function_.function_;
   const bool specialised = options_.optimisations.specialisation;

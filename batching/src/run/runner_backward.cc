@@ -1,4 +1,4 @@
-// Gradients that a runner receives for outputs, and hands over for parameters and given tensors.
+// Gradients that a runner receives for outputs, and gradients that it sets for parameters and given tensors.
 #include <algorithm>
 #include <optional>
 

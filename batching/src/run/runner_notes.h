@@ -1,4 +1,4 @@
-// What a runner notes about a minibatch until its gradients are computed.
+// A runner's notes about a minibatch until its gradients are computed.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct RunnerNotes {
     std::vector<LookedUp> lookups = {};
   };
   std::vector<GivenTensor> given;
-  /// By output: whether its gradient has the rows that were announced, instead of one row for each vertex.
+  /// By output: whether its gradient has the announced rows instead of one row for each vertex.
   std::vector<char> announced_rows;
   /// Whether the gradients were pushed.
   bool differentiated = false;

@@ -150,7 +150,7 @@ void InputGraph::Loading::find_types() {
   number_types(types);
 }
 
-/// There are few distinct types.
+/// Numbers the distinct types; there are few of them.
 void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types) {
   for (const ir::VertexType type : types) {
     const auto found = std::ranges::lower_bound(distinct_, type);
@@ -162,7 +162,7 @@ void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types)
   }
 }
 
-/// So that no kernel sees an index that its operator does not accept.
+/// Checks indices, so that no kernel sees an index that its operator does not accept.
 void InputGraph::Loading::check_indices() const {
   for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
     const ir::VertexKind& kind = function_.kinds[k];

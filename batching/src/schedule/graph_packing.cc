@@ -1,4 +1,4 @@
-// Sorts the vertices of a graph by type and level, and packs all of it into one block.
+// Sorts the vertices of a graph by type and level, and packs the whole graph into one block.
 #include <algorithm>
 #include <bit>
 #include <numeric>

@@ -24,13 +24,14 @@ class InputGraph::Loading {
   void sort();
   /// Throws MisuseError for missing inputs.
   void pack();
-  /// narrow: with two numbers in each element of the block, if they allow it.
+  /// `narrow` stores two numbers in each element of the block, if the numbers are small enough.
   enum class Store { as_it_is, narrow };
   void store(Store how);
 
  private:
   static std::string number(std::int64_t value) { return std::to_string(value); }
-  /// Says if all vertices are of kind 0 since nobody gave kinds, which is then the likely cause.
+  /// Throws the error. Adds a hint if no kinds were given, so that all vertices are of kind 0, which then is the likely
+  /// cause.
   [[noreturn]] void refuse(const std::string& why) const {
     const bool forgotten = function_.kinds.size() > 1 && data_.kinds.empty();
     const std::string all_of_0 =

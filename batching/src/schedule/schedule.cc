@@ -81,10 +81,10 @@ class Frontier {
   std::span<const std::int32_t> ready_vertices(std::int32_t type) const {
     return ready_[static_cast<std::size_t>(type)];
   }
-  /// The ready type with the lowest mean level. Of two such types, the one with lower costs: meanwhile more vertices of
-  /// the other may become ready.
+  /// The ready type with the lowest mean level. Of two such types, the one with lower costs, since more vertices of the
+  /// other may become ready in the meantime.
   std::int32_t lowest_type() const;
-  /// The same order.
+  /// Whether a type precedes another one in this order.
   bool is_lower(std::int32_t type, std::int32_t than) const;
   /// Makes a batch of all ready vertices of the type.
   void take(std::int32_t type);
@@ -142,8 +142,8 @@ void Frontier::take(std::int32_t type) {
   }
 }
 
-/// By vertex: the most vertices of its own type on a path that leads from it along these edges, without itself.
-/// `order`: each vertex after those that its edges lead to.
+/// The own depth of each vertex: the most vertices of its own type, besides itself, on a path that leads from it along
+/// these edges. `order` lists each vertex after those to which its edges lead.
 template <class Order>
 std::vector<std::int32_t> own_beyond(const TypedGraph& graph, const Order& order,
                                      const std::vector<std::int32_t>& begin, const std::vector<std::int32_t>& edges) {
@@ -175,7 +175,8 @@ class Completeness {
     }
   }
 
-  /// The share of the ready vertices, of which there are some, among those that are worth waiting for.
+  /// The number of ready vertices (at least one) divided by the number of remaining vertices of the type that are no
+  /// deeper than the deepest ready one.
   double of(std::int32_t type, std::span<const std::int32_t> ready) {
     Type& is = types_[index(type)];
     for (; is.seen < ready.size(); ++is.seen) is.deepest = std::max(is.deepest, depths_[index(ready[is.seen])]);
@@ -192,8 +193,8 @@ class Completeness {
  private:
   struct Type {
     std::vector<std::int32_t> left;
-    std::size_t seen = 0;      // of its ready vertices
-    std::int32_t deepest = 0;  // of these
+    std::size_t seen = 0;      // how many of its ready vertices were read
+    std::int32_t deepest = 0;  // the largest own depth among these
   };
   const std::vector<std::int32_t> depths_;
   std::vector<Type> types_;
@@ -233,9 +234,9 @@ Schedule by_frontier(const ScheduleFacts& facts, Choose choose) {
   return std::move(frontier.schedule);
 }
 
-/// A schedule that often has fewer batches than agenda, and takes longer to make. A batch is of the ready type that
-/// lacks the smallest share: of its vertices that are left and have no more vertices of the type below them than a
-/// ready one has, those that are not ready. A type that lacks none loses nothing by not waiting.
+/// A schedule that often has fewer batches than agenda, and takes longer to make. For each type with ready vertices,
+/// consider its remaining vertices that are no deeper (by own depth) than its deepest ready one. The next batch is of
+/// the type with the largest ready share of these. If all of these are ready, waiting would gain nothing.
 Schedule by_completeness(const ScheduleFacts& facts) {
   Completeness completeness(facts);
   Frontier frontier(facts);
@@ -260,7 +261,7 @@ Schedule by_completeness(const ScheduleFacts& facts) {
 SchedulePolicy parse_schedule_policy(std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<SchedulePolicy>(found - names.begin());
-  if (name == "learned") return SchedulePolicy::complete;  // for a release
+  if (name == "learned") return SchedulePolicy::complete;  // old name, accepted for one more release
   throw MisuseError("schedule policy '" + std::string(name) + "'; expected level, depth, agenda, complete or serial");
 }
 

@@ -27,7 +27,7 @@ Topology::Topology(const std::vector<std::int32_t>& child_begin, const std::vect
       consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
     });
   }
-  // Kahn's algorithm (1962), from the leaves up: a vertex follows when all its children were visited.
+  // Kahn's algorithm (1962), from the leaves up: a vertex is visited after all its children.
   std::vector<std::int32_t> still = waits_for;
   order.reserve(vertices);
   for (std::size_t v = 0; v < vertices; ++v) {

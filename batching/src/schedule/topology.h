@@ -16,7 +16,7 @@ struct Topology {
   std::vector<std::int32_t> order;                      ///< all vertices, each after its children
   std::vector<std::int32_t> level;
   std::int32_t levels = 0;
-  std::optional<std::int32_t> on_cycle = {};  ///< a vertex that is its own descendant; then `order` lacks some
+  std::optional<std::int32_t> on_cycle = {};  ///< a vertex that is its own descendant; then `order` is incomplete
 };
 
 }  // namespace windrow

@@ -1,18 +1,18 @@
-// Kernels of the largest elements of rows, and of draws.
+// Kernels that find the largest elements of rows or draw random ones.
 #include "rowwise.h"
 #include "windrow/ops/internal/philox.h"
 
 namespace windrow::cuda {
 namespace {
 
-/// What op::largest says: the `count` largest of each column of the matrix in a row.
+/// Computes op::largest: the `count` largest elements of each column of the matrix that is stored in a row.
 struct Chosen : OfX {
   Index count, columns;
   bool by_place;
 
   WINDROW_ON_DEVICE Index rows() const { return x.width / columns; }
   WINDROW_ON_DEVICE float element(Index r, Index c, Index place) const { return at(x, r, place * columns + c); }
-  /// How many elements of the column are chosen before this one: NaN first; of equal elements, the first one.
+  /// How many elements of the column are chosen before this one. NaN comes first; equal elements keep their order.
   WINDROW_ON_DEVICE Index rank(Index r, Index c, Index place) const {
     const float own = element(r, c, place);
     Index before = 0;
@@ -23,7 +23,7 @@ struct Chosen : OfX {
     }
     return before;
   }
-  /// The row of the result that the element of that place is in; -1: it is not chosen.
+  /// The row of the result that gets the element at that place; -1 if it is not chosen.
   WINDROW_ON_DEVICE Index row_of(Index r, Index c, Index place) const {
     const Index own = rank(r, c, place);
     if (own >= count || !by_place) return own < count ? own : -1;
@@ -31,7 +31,7 @@ struct Chosen : OfX {
     for (Index i = 0; i < place; ++i) before += rank(r, c, i) < count ? 1 : 0;
     return before;
   }
-  /// The place of what is in that row of the result.
+  /// The place of the element that this row of the result gets.
   WINDROW_ON_DEVICE Index place_of(Index r, Index c, Index row) const {
     Index place = 0;
     while (place + 1 < rows() && row_of(r, c, place) != row) ++place;
@@ -66,7 +66,7 @@ struct TopKGradient : Chosen {
   }
 };
 
-/// The first column that has the maximum, or NaN. A column goes through a float, as in the gradient of row_max.
+/// The first column with the maximum or a NaN. The reduction passes column numbers as floats, as in RowMaxGradient.
 template <class Team, class Value>
 WINDROW_ON_DEVICE float first_maximum(Team& team, Index width, const Value& value) {
   const float top = max_of(team, width, value);

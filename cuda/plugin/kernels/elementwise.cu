@@ -1,4 +1,4 @@
-// Elementwise kernels, whose formulas are generated: an EachElement for each line of elementwise_formulas.h.
+// Elementwise kernels with generated formulas: one EachElement for each line of elementwise_formulas.h.
 #include <cmath>
 
 #include "plugin/kernel_call.h"

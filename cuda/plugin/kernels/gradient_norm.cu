@@ -7,12 +7,12 @@
 namespace windrow::cuda {
 namespace {
 
-/// Column p of the result belongs to the p-th `part` elements. Each is added up by one team, so the order depends on
-/// nothing but the shape.
+/// Column p of the result is for the p-th group of `part` elements. One team sums each group, so the order of additions
+/// depends only on the shape.
 struct SumSquares {
   static constexpr const char* name = "squared_norm";
   In x;
-  Out out;  ///< two rows: sums of squares, and those of the elements times 2^-96
+  Out out;  ///< two rows: sums of squares of the elements, and of the elements times 2^-96
   Index part;
   bool add;
 
@@ -35,7 +35,7 @@ struct SumSquares {
     constexpr float scale = 0x1p-96f;
     for (Index p = team.index(); p < out.width; p += team.count()) {
       const float squares = sum(team, p, 1);
-      const bool finite = squares <= std::numeric_limits<float>::max();  // for all threads of the team
+      const bool finite = squares <= std::numeric_limits<float>::max();  // the same for all threads of the team
       const float scaled = finite ? squares * scale * scale : sum(team, p, scale);
       team.each([&](int thread) {
         if (thread != 0) return;
@@ -80,7 +80,7 @@ BandsOfElements bands_of_norm(const In& x) {
   return {std::max<Index>(parts_of(elements, part), 1), part};
 }
 
-/// Each thread adds up all norms, for rows of its own.
+/// Each thread adds up all norms by itself, and then handles its own rows.
 struct LimitNorm {
   static constexpr const char* name = "limit_norm";
   static constexpr int most_norms = 128;
@@ -88,7 +88,7 @@ struct LimitNorm {
   const float* norms[most_norms];
   std::uint8_t widths[most_norms];
   int count;
-  const double* before;  ///< the sum of the norms before; null if there were none
+  const double* before;  ///< the sum that the previous kernel left; null for the first kernel
   double* sum;           ///< where to leave it for the next kernel; null for the last one
   Out out;
   bool add;
@@ -142,7 +142,7 @@ struct LimitNorm {
     sum != nullptr ? to.writes(sum, 1) : to.writes(out);
   }
 };
-static_assert(sizeof(LimitNorm) < 4096);  // what a kernel's arguments may take
+static_assert(sizeof(LimitNorm) < 4096);  // the limit for a kernel's arguments
 
 int squared_norm(const Call& call, const Queue& queue) {
   const In x = flat(call.in[0], call.in[0].dense());
@@ -161,7 +161,7 @@ std::size_t squared_norm_workspace(const Call& call) {
   const BandsOfElements bands = bands_of_norm(call.in[0]);
   return bands.count == 1 ? 0 : static_cast<std::size_t>(2 * bands.count) * sizeof(float);
 }
-/// Norms that do not fit into the arguments of one kernel are added up by kernels before.
+/// If the norms do not fit into the arguments of one kernel, earlier kernels add up the others.
 int limit_norm(const Call& call, const Queue& queue) {
   double* const sum = reinterpret_cast<double*>(call.workspace);
   LimitNorm limit{call.in[0], {}, {}, 0, nullptr, sum, call.out, adds(call)};

@@ -5,10 +5,10 @@
 namespace windrow::cuda {
 namespace {
 
-/// op::Window2d, as kernels need it. Sizes are at most 65536.
+/// op::Window2d in the form that kernels use. Sizes are at most 65536.
 struct Window {
   int channels, height, width, window_height, window_width, stride, padding;
-  int down, across;  ///< positions
+  int down, across;  ///< numbers of positions
 
   explicit Window(const Attributes& sliding) {
     const auto size = [&](std::size_t i) { return static_cast<int>(sliding.sizes[i]); };
@@ -19,7 +19,7 @@ struct Window {
   }
   WINDROW_ON_DEVICE Index positions() const { return Index{down} * across; }
 
-  /// The top and the left of the window at a position; negative within the padding.
+  /// The first row and the first column of the window at a position; negative in the padding.
   WINDROW_ON_DEVICE int top(Index position) const { return static_cast<int>(position / across) * stride - padding; }
   WINDROW_ON_DEVICE int left(Index position) const { return static_cast<int>(position % across) * stride - padding; }
   /// The place of an element in an image, or -1 in the padding.
@@ -29,7 +29,7 @@ struct Window {
   }
 };
 
-/// An element of an image, from its number.
+/// The channel, row and column of an image's element, from its number.
 struct Pixel {
   int channel, y, x;
   WINDROW_ON_DEVICE Pixel(const Window& w, Index i) {
@@ -91,7 +91,7 @@ struct Conv2dDataGradient {
   void accesses(Accesses& to) const { to.all(g, filters); }
 };
 
-/// A team for each element of a filter, which adds over all rows and positions.
+/// One team per element of a filter; the team sums over all rows and positions.
 struct Conv2dFilterGradient {
   static constexpr const char* name = "conv2d_filter_gradient";
   In images, g;
@@ -119,7 +119,7 @@ struct Conv2dFilterGradient {
   void accesses(Accesses& to) const { to.all(images, g, out); }
 };
 
-/// The place of the first NaN of a window within one channel, or otherwise of its first maximum.
+/// The place of the first NaN of a window within one channel, or of its first maximum if it has no NaN.
 WINDROW_ON_DEVICE Index pooled(const Window& w, const float* image, int channel, int top, int left) {
   Index found = -1;
   for (int i = 0; i < w.window_height; ++i) {
@@ -131,7 +131,7 @@ WINDROW_ON_DEVICE Index pooled(const Window& w, const float* image, int channel,
   return found;
 }
 
-/// A window covers part of the image at least, as the padding is smaller than the window.
+/// Each window covers at least part of the image, because the padding is smaller than the window.
 struct MaxPool2d {
   static constexpr const char* name = "max_pool2d";
   In images;
@@ -145,7 +145,7 @@ struct MaxPool2d {
   void accesses(Accesses& to) const { to.all(images); }
 };
 
-/// A thread adds what the windows that cover its element pass to it.
+/// One thread per element of the image. It adds the gradients from all windows that cover the element.
 struct MaxPool2dGradient {
   static constexpr const char* name = "max_pool2d_gradient";
   In images, g;
@@ -172,7 +172,7 @@ struct AddChannelBias : OfXY {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c / positions); }
 };
 
-/// A team for each channel, which adds over all rows and positions.
+/// One team per channel; the team sums over all rows and positions.
 struct AddChannelBiasGradient {
   static constexpr const char* name = "add_channel_bias_gradient";
   In g;
@@ -194,7 +194,7 @@ struct AddChannelBiasGradient {
   void accesses(Accesses& to) const { to.all(g, out); }
 };
 
-/// A whole team for each of `count` sums, whatever the number of rows.
+/// One whole team for each of `count` sums, for any number of rows.
 LaunchShape for_sums(const Queue& queue, Index count) { return {std::min(count, Index{queue.multiprocessors} * 64)}; }
 
 /// A kernel that slides a window over its first operand.

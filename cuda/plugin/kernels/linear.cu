@@ -13,7 +13,7 @@ struct Zeros {
   void accesses(A&) const {}
 };
 
-/// The distance between rows. The stride of fewer than two rows means nothing.
+/// The distance between rows. A matrix of fewer than two rows may have any stride, which is ignored.
 template <class T>
 Index leading(const Matrix<T>& matrix) {
   return matrix.rows > 1 ? matrix.stride : std::max(Index{1}, matrix.width);
@@ -21,10 +21,10 @@ Index leading(const Matrix<T>& matrix) {
 
 constexpr int tile = 32;
 
-/// Tiles go through shared memory, so that both the loads and the stores of a warp are of neighbours.
+/// Passes tiles through shared memory, so that both the loads and the stores of a warp access neighbouring elements.
 struct Transpose {
   static constexpr const char* name = "transpose";
-  static constexpr int pitch = tile + 1;  // so that a column of the tile lies in different banks
+  static constexpr int pitch = tile + 1;  // puts the elements of a column into different banks
   In x;
   Out out;
   bool add;
@@ -35,7 +35,7 @@ struct Transpose {
     auto kept = team.template shared<float>(tile * pitch);
     for (Index t = team.index(); t < tiles; t += team.count()) {
       const Index top = t / across * tile, left = t % across * tile;
-      team.sync();  // the tile before has been read
+      team.sync();  // the previous tile has been read
       team.each([&](int thread) {
         const int c = thread % tile;
         for (int r = thread / tile; r < tile; r += step) {
@@ -54,7 +54,7 @@ struct Transpose {
   void accesses(Accesses& to) const { to.all(x, out); }
 };
 
-/// What column_sum and column_dot add up.
+/// The terms of column_sum and column_dot.
 struct Elements : OfX {
   static constexpr const char* name = "column_sum";
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c); }
@@ -64,9 +64,9 @@ struct ElementProducts : OfXY {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, c); }
 };
 
-/// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team adds 32
-/// columns at a time: each warp every eighth row, then one warp what the others have. So the order depends on nothing
-/// but the shape.
+/// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team sums 32
+/// columns at a time: each warp sums every eighth row, and then one warp adds the sums of all. So the order of
+/// additions depends only on the shape.
 template <class Terms>
 struct ColumnSum {
   static constexpr const char* name = Terms::name;
@@ -82,7 +82,7 @@ struct ColumnSum {
     for (Index t = team.index(); t < out.rows * across; t += team.count()) {
       const Index p = t / across, left = t % across * tile;
       const Index first = p * part, last = first + part < rows ? first + part : rows;
-      team.sync();  // the sums before have been read
+      team.sync();  // the previous sums have been read
       team.each([&](int thread) {
         const Index c = left + thread % tile;
         LongSum sum;
@@ -104,7 +104,8 @@ struct ColumnSum {
   void accesses(Accesses& to) const { to.all(terms, out); }
 };
 
-/// How many rows are added up before the sums are: few enough that there is work for a whole device.
+/// The number of bands and the rows of a band. Bands are summed first, then their sums. There are enough bands to
+/// occupy a device.
 struct BandsOfRows {
   Index count, rows;
 };
@@ -158,7 +159,7 @@ struct MulColumns : OfXY {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, 0); }
 };
 
-/// The distances between neighbouring elements of a column and of a row, for a matrix that lies in a row.
+/// The distances between neighbouring elements of a column and of a row, for a matrix that is stored in a row.
 struct Steps {
   Index row, column;
 };

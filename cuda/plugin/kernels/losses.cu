@@ -5,7 +5,7 @@
 namespace windrow::cuda {
 namespace {
 
-/// -1 is the label of a row without one.
+/// A row without a label has the label -1.
 WINDROW_ON_DEVICE bool good_label(Index label, Index width) { return -1 <= label && label < width; }
 
 struct CrossEntropy : OfXAndIndices {
@@ -69,7 +69,7 @@ struct SmoothedCrossEntropyGradient : OfXGAndIndices {
   }
 };
 
-/// The largest score but that of the label, NaN if one is NaN; `lowest` if there is none.
+/// The largest score except that of the label; NaN if one of them is NaN, `lowest` if there is no other score.
 WINDROW_ON_DEVICE float rival_of(auto& team, const In& x, Index r, Index label) {
   return max_of(team, x.width, [&](Index c) { return c == label ? lowest : at(x, r, c); });
 }
@@ -88,7 +88,7 @@ struct Hinge : OfXAndIndices {
   }
 };
 
-/// A column goes through a float, as in the gradient of row_max.
+/// The reduction passes column numbers as floats, as in RowMaxGradient.
 struct HingeGradient : OfXGAndIndices {
   static constexpr const char* name = "hinge_gradient";
   float margin;
@@ -113,7 +113,7 @@ struct HingeGradient : OfXGAndIndices {
   }
 };
 
-/// A thread computes the four columns that share the words of a counter; see dropout.h.
+/// A thread computes the four columns that use the four words of one counter; see dropout.h.
 struct Dropout {
   static constexpr const char* name = "dropout";
   In x;
@@ -122,7 +122,7 @@ struct Dropout {
   bool add;
   std::uint64_t seed;
   std::uint32_t site;
-  std::uint32_t threshold;  ///< for the upper 24 bits of a word; below it the element is dropped
+  std::uint32_t threshold;  ///< an element is dropped if the upper 24 bits of its word are below it
   float factor;
 
   WINDROW_ON_DEVICE void operator()(auto& team) const {

@@ -27,7 +27,7 @@ struct EmbeddingBag : OfXAndIndices {
 struct GatherWhere {
   static constexpr const char* name = "gather_where";
   In x, y;
-  Indices from;  ///< the row, and the number that x must have there
+  Indices from;  ///< the row, and the value that x must have there
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     const Index row = at(from, r, 0);
     if (!within(row, x.rows)) return not_a_number;
@@ -69,7 +69,7 @@ struct Columns : OfX {
   }
 };
 
-/// A label of -1 is that of a row without one.
+/// A row without a label has the label -1.
 struct Pick : OfXAndIndices {
   static constexpr const char* name = "pick";
   WINDROW_ON_DEVICE float operator()(Index r, Index) const {

@@ -42,7 +42,7 @@ struct RowMax : OfX {
   }
 };
 
-/// A column goes through a float, as its negative: columns are exact up to 2^24, which is more than a row has.
+/// The reduction passes column numbers as negative floats. These are exact up to 2^24, and rows have fewer columns.
 struct RowMaxGradient : OfXG {
   static constexpr const char* name = "row_max_gradient";
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
@@ -55,7 +55,7 @@ struct RowMaxGradient : OfXG {
   }
 };
 
-/// Each row: exp(x) divided by its sum, or the logarithm of that.
+/// For each row: exp(x) divided by the sum of exp(x), or the logarithm of this quotient.
 template <bool logarithm>
 struct Softmax : OfX {
   static constexpr const char* name = logarithm ? "log_softmax" : "softmax";
@@ -82,7 +82,7 @@ struct LogSumExp : OfX {
 struct LogSumExpGradient {
   static constexpr const char* name = "log_sum_exp_gradient";
   In x, result, g;
-  /// The exponentials are off by what the result has been rounded, so they are divided by their sum.
+  /// The exponentials contain the rounding error of the result, so they are divided by their sum.
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float of_row = at(result, r, 0);
     const float sum = sum_of(team, x.width, [&](Index c) { return share_of(at(x, r, c), of_row); });
@@ -96,7 +96,7 @@ struct LogSumExpGradient {
 struct RowNorm {
   float centre, factor;
 };
-/// About the mean of the row, or about 0.
+/// The centre is the mean of the row, or 0.
 template <bool about_mean, class Team>
 WINDROW_ON_DEVICE RowNorm norm_of(Team& team, const In& x, Index r, float epsilon) {
   const auto n = static_cast<float>(x.width);
@@ -135,7 +135,7 @@ struct NormalisedGradient : OfXG {
   }
 };
 
-/// Of the result y of softmax, or of its logarithm.
+/// Takes the result y of softmax, or its logarithm.
 template <bool logarithm>
 struct SoftmaxGradient {
   static constexpr const char* name = logarithm ? "log_softmax_gradient" : "softmax_gradient";

@@ -1,4 +1,4 @@
-// Kernels with a team for each row, and reductions over the columns of a row.
+// Kernels with one team per row, and reductions over the columns of a row.
 #pragma once
 
 #include <cmath>
@@ -19,14 +19,14 @@ WINDROW_ON_DEVICE float sum_of(Team& team, Index width, const Value& value) {
   return team.sum(sums);
 }
 
-/// The mean of value(column). The differences are from the first, so the mean of equal values is exact.
+/// The mean of value(column). It averages differences from the first value, so the mean of equal values is exact.
 template <class Team, class Value>
 WINDROW_ON_DEVICE float mean_of(Team& team, Index width, const Value& value) {
   const float first = value(0);
   return first + sum_of(team, width, [&](Index c) { return value(c) - first; }) / static_cast<float>(width);
 }
 
-/// The largest value(column), NaN if one is NaN; `lowest` if there are no columns.
+/// The largest value(column); NaN if one is NaN, `lowest` if there are no columns.
 template <class Team, class Value>
 WINDROW_ON_DEVICE float max_of(Team& team, Index width, const Value& value) {
   auto tops = team.template values<float>();
@@ -50,8 +50,8 @@ WINDROW_ON_DEVICE ExpSum exp_sum_of(auto& team, const In& x, Index r) {
   return {top, sum_of(team, x.width, [&](Index c) { return std::exp(at(x, r, c) - top); })};
 }
 
-/// A team for each row of the result. `Row` has a name and tells its accesses; row(team, r) is called by all threads,
-/// and returns a function of the column.
+/// Runs one team per row of the result. `Row` has a name and lists its accesses. All threads call row(team, r), which
+/// returns a function of the column.
 template <class Row>
 struct EachRow {
   static constexpr const char* name = Row::name;
@@ -79,7 +79,7 @@ template <class Row>
 int run_rows(const Call& call, const Queue& queue) {
   return run_rows(call, queue, made_from<Row>(call));
 }
-/// The entry of a kernel that has the name of its operator.
+/// The table entry of a kernel whose name is that of its operator.
 template <class Row>
 constexpr KernelEntry row_by_row = {Row::name, run_rows<Row>};
 

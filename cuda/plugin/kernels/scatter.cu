@@ -1,13 +1,13 @@
-// Kernels that add items to rows of the result which indices choose: scattered rows, and what segments pass back.
+// Kernels that add items to rows of the result that indices choose: scattered rows, and gradients of segments.
 #include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {
 
-/// What items are added to.
+/// The sums to which items are added.
 struct ScatteredSums {
   Out out;
-  float* lost;  ///< what the last addition to an element lost; the next one makes up for it (Kahan 1965). May be null
+  float* lost;  ///< rounding error of each element's last addition, corrected by the next (Kahan 1965); may be null
 
   WINDROW_ON_DEVICE void clear(Index r, Index c, bool keep) const {
     if (!keep) at(out, r, c) = 0;
@@ -21,7 +21,7 @@ struct ScatteredSums {
     }
     float& error = lost[r * out.width + c];
     const float whole = value - error, sum = to + whole;
-    error = sum - sum == 0 ? (sum - to) - whole : 0;  // nothing is lost of an infinite sum
+    error = sum - sum == 0 ? (sum - to) - whole : 0;  // an infinite sum has no rounding error
     to = sum;
   }
   void accesses(Accesses& to) const {
@@ -33,8 +33,8 @@ struct ScatteredSums {
 /// Adds items to the rows of their segments. A team owns a block of rows of the result, and goes through all items in
 /// order, so the additions to an element have one order and need no atomics. Items with a bad segment are left out.
 ///
-/// `Items` has a name, tells the segment of an item and its accesses, and adds an item to those rows of its segment
-/// that are also in another segment, `owned`.
+/// `Items` has a name, lists its accesses and finds the segment of an item. It adds an item to those rows of its
+/// segment that are also in another segment, `owned`.
 template <class Items>
 struct Scatter {
   static constexpr const char* name = Items::name;
@@ -59,7 +59,7 @@ struct Scatter {
         });
       }
       for (Index begin = 0; begin < count; begin += threads) {
-        team.sync();  // the bounds before have been read
+        team.sync();  // the previous bounds have been read
         team.each([&](int thread) {
           Segment segment = {0, 0};
           if (begin + thread < count) segment = items.segment(begin + thread);
@@ -91,7 +91,7 @@ struct ScatterRows : OfXAndIndices {
   }
 };
 
-/// An item is an index of a row. That of a row without one, -1, has a bad segment.
+/// An item is an index of a row. The index -1 (none) has a bad segment.
 struct ScatterBags : OfXAndIndices {
   static constexpr const char* name = "scatter_bags";
   WINDROW_ON_DEVICE Segment segment(Index i) const {
@@ -125,11 +125,11 @@ struct SegmentMaxGradient : OfXGAndIndices {
   }
 };
 
-/// The indices of scatter_rows and scatter_bags: all may name one row, which gets a long sum then.
+/// The number of indices of scatter_rows and scatter_bags. All may name one row, whose sum then is long.
 Index indices_of(const Call& call) { return call.indices[0].rows * call.indices[0].width; }
 bool may_be_long(const Call& call) { return indices_of(call) > 1024; }
 
-/// Each team goes through all items, so there are no more teams than fill the device.
+/// Each team reads all items, so there are only as many teams as fill the device.
 template <class Items>
 int scatter(const Call& call, const Queue& queue, const Items& items, Index count, float* lost = nullptr) {
   const Out out = call.out;

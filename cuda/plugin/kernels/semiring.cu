@@ -9,7 +9,7 @@ namespace {
 /// The operands of a product. The terms of its element (r, c) are x[r][i] + y[i][c].
 struct Terms : OfXY {
   WINDROW_ON_DEVICE float term(Index r, Index i, Index c) const { return at(x, r, i) + at(y, i, c); }
-  /// The number of the first NaN, or otherwise of the first maximum.
+  /// The number of the first NaN term, or of the first maximum if there is no NaN.
   WINDROW_ON_DEVICE Index best(Index r, Index c) const {
     Index best = 0;
     float top = term(r, 0, c);
@@ -39,10 +39,10 @@ struct MaxMatmul : Terms {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return term(r, best(r, c), c); }
 };
 
-/// With the gradient of the maxima.
+/// The operands, with the gradient of the maxima.
 struct ChoiceGradients : Terms {
   In g;
-  /// Whether best(r, c) is i. Most i are found worse after few terms.
+  /// Whether best(r, c) is i. For most i, a few terms show that it is not.
   WINDROW_ON_DEVICE bool is_best(Index r, Index i, Index c) const {
     const float own = term(r, i, c);
     for (Index j = 0; j < i; ++j) {
@@ -82,10 +82,10 @@ struct ArgmaxMatmul : Terms {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return static_cast<float>(best(r, c)); }
 };
 
-/// With the result and its gradient.
+/// The operands, with the result and its gradient.
 struct TermGradients : Terms {
   In result, g;
-  /// The gradient of element (r, c) of the result, times the share that term i has of it.
+  /// The gradient of element (r, c) of the result, times the share of term i in that element.
   WINDROW_ON_DEVICE float share(Index r, Index i, Index c) const {
     return at(g, r, c) * share_of(term(r, i, c), at(result, r, c));
   }

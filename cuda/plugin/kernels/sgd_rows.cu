@@ -1,5 +1,5 @@
-// The kernels of sgd_rows and sum_parts: a table's step along a gradient that is given as rows, and that gradient
-// alone.
+// The kernels of sgd_rows (steps a table along a gradient that is given as rows) and sum_parts (computes that
+// gradient).
 #include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
@@ -7,10 +7,10 @@ namespace {
 
 constexpr int most_parts = 64;
 
-/// Matrices that are taken as one, one below the other.
+/// Matrices that are stacked vertically and used as one.
 struct Stack {
   In parts[most_parts];
-  Index ends[most_parts];  ///< of the rows of each part, in the whole
+  Index ends[most_parts];  ///< where the rows of each part end, in the stack
   int count = 0;
 
   Index rows() const { return count == 0 ? 0 : ends[count - 1]; }
@@ -47,13 +47,15 @@ struct CopyStack {
   void accesses(Accesses& to) const { to.all(from, out); }
 };
 
-/// Sums of 16 and of 256 successive rows in the order of `order`, for long segments: a frequent word has many rows.
+/// Sums of 16 and of 256 successive rows in the order of `order`. They speed up long segments: a frequent word has many
+/// rows.
 constexpr Index fine = 16, coarse = fine * fine;
 struct Sums {
-  const float *of_fine = nullptr, *of_coarse = nullptr;  ///< only whole ones; null: there are none
+  const float *of_fine = nullptr, *of_coarse = nullptr;  ///< sums of complete groups only; null if there are none
 };
 
-/// The rows of a gradient. A row of `bounds` is a row of the table, and its segment in `order`; ascending by row.
+/// The rows of a gradient. Each row of `bounds` holds a row number of the table and its segment in `order`; ascending
+/// by row number.
 struct Parts {
   Stack gradient;
   Index gradient_rows;
@@ -61,7 +63,7 @@ struct Parts {
   Sums sums = {};
 
   WINDROW_ON_DEVICE Index width() const { return gradient.parts[0].width; }
-  /// What has a bad index is left out.
+  /// Rows with a bad index are left out.
   WINDROW_ON_DEVICE float sum_rows(Index first, Index last, Index c) const {
     float sum = 0;
     for (Index i = first; i < last; ++i) {
@@ -95,7 +97,7 @@ struct Parts {
     for (Index i = first; i < last; ++i) sum += of[i * width() + c];
     return sum;
   }
-  /// The sum of [first, last): `large` adds up what whole groups of `fine` there are, and `small` the rest.
+  /// The sum of [first, last): `large` sums the complete groups of `fine` rows, and `small` the rest.
   template <class Small, class Large>
   WINDROW_ON_DEVICE static float in_pieces(Index first, Index last, const Small& small, const Large& large) {
     const Index begin = parts_of(first, fine), end = last / fine;
@@ -104,7 +106,7 @@ struct Parts {
   }
 };
 
-/// Computes Sums. A team has 256 rows of 16 columns.
+/// Computes Sums. A team handles 256 rows of 16 columns.
 struct AddUp {
   static constexpr const char* name = "sum_rows";
   Parts parts;
@@ -115,7 +117,7 @@ struct AddUp {
     auto shared = team.template shared<float>(most_threads);
     for (Index t = team.index(); t < parts_of(rows, coarse) * across; t += team.count()) {
       const Index group = t / across, left = t % across * fine;
-      team.sync();  // the sums before have been read
+      team.sync();  // the previous sums have been read
       team.each([&](int thread) {
         const Index c = left + thread % fine, small = group * fine + thread / fine;
         const bool whole = c < width && (small + 1) * fine <= rows;
@@ -149,14 +151,14 @@ struct SumParts {
   void accesses(Accesses& to) const { parts.accesses(to); }
 };
 
-/// What both kernels of sgd_rows know.
+/// The common arguments of both kernels of sgd_rows.
 struct Update {
   Parts parts;
   Out table;
   float rate, decay;
 
-  /// The first of the bounds that is not below the row. For any bounds, at most one place is found for one row, so
-  /// no row changes twice even if the bounds are not ascending.
+  /// The first of the bounds that is not below the row. It finds at most one place per row, so no row changes twice,
+  /// even if the bounds are not ascending.
   WINDROW_ON_DEVICE Index place_of(Index row) const { return place_in(parts.bounds, row); }
   WINDROW_ON_DEVICE void change(Index row, Index c, Index place) const {
     const bool found = place < parts.bounds.rows && at(parts.bounds, place, 0) == row;
@@ -197,8 +199,8 @@ Index rows_of_parts(const Call& call) {
   return rows;
 }
 
-/// The floats that the workspace has for the parts, which are copied if they are more than a kernel takes; and whether
-/// it has sums behind them.
+/// The number of floats that the workspace needs for copies of the parts (0 if a kernel can take all parts as
+/// arguments); and whether it also needs sums after these copies.
 Index copied(const Call& call) { return call.in.size() <= most_parts ? 0 : rows_of_parts(call) * call.in[0].width; }
 bool adds_up(const Call& call) { return call.indices[1].rows >= coarse; }
 

@@ -1,4 +1,4 @@
-// What the kernels of training steps share.
+// Shared parts of the kernels of training steps.
 #pragma once
 
 #include "plugin/kernel_call.h"
@@ -6,7 +6,7 @@
 
 namespace windrow::cuda {
 
-/// The numbers of a step, in device memory, by the members of StepNumbers.
+/// The numbers of a step in device memory, ordered as the members of StepNumbers.
 struct Numbers {
   const float* row;
 

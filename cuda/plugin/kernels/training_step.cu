@@ -8,7 +8,7 @@ namespace {
 
 /// 1 - the coefficient.
 WINDROW_ON_DEVICE inline float rest_of(float coefficient, float tail) { return (1 - coefficient) - tail; }
-/// A gradient that is squared: its square is finite, and an infinite one becomes NaN.
+/// Limits a gradient so that its square is finite; an infinite gradient becomes NaN.
 WINDROW_ON_DEVICE inline float bounded(float g) {
   constexpr float most = 0x1p63f;
   return (g > most ? most : g < -most ? -most : g) + 0 * g;
@@ -18,7 +18,7 @@ WINDROW_ON_DEVICE inline float correction_of(float coefficient, float tail, floa
   return -std::expm1(steps * std::log1p(-rest_of(coefficient, tail)));
 }
 
-// A rule returns what to subtract from the value, and updates the states.
+// Each rule updates the states and returns what to subtract from the value.
 struct SgdRule {
   static constexpr const char *name = "sgd_step", *name_of_rows = "sgd_step_rows";
   static constexpr bool squares = false;
@@ -66,7 +66,7 @@ struct AdamRule {
   }
 };
 
-/// What is changed by a step: the value, and the states of the rule.
+/// What a step changes: the value, and the states of the rule.
 template <class Rule>
 struct Changed {
   Out value;
@@ -76,7 +76,7 @@ struct Changed {
     float kept[Rule::states + 1];
     for (int s = 0; s < Rule::states; ++s) kept[s] = at(states[s], r, c);
     float& w = at(value, r, c);
-    const float scaled = h.scale * x * h.scale_again;  // a NaN stays one
+    const float scaled = h.scale * x * h.scale_again;  // NaN stays NaN
     const float clipped = scaled > h.most ? h.most : scaled < -h.most ? -h.most : scaled;
     const float step = Rule::change(h, (Rule::squares ? bounded(clipped) : clipped) + h.penalty * w, kept);
     w = w * (1 - h.rate * h.decay) - step;
@@ -107,14 +107,14 @@ struct TrainingStep {
   void accesses(Accesses& to) const { to.all(x, numbers, changed); }
 };
 
-/// Of bad indices that name one row more than once, the first one counts.
+/// If bad indices name one row more than once, only the first one counts.
 template <class Rule>
 struct TrainingStepOfRows {
   static constexpr const char* name = Rule::name_of_rows;
   In x;
   Numbers numbers;
   Indices rows;
-  In steps;  ///< of each row of the value; empty: the numbers have the corrections
+  In steps;  ///< of each row of the value; empty if the numbers contain the corrections
   Changed<Rule> changed;
 
   WINDROW_ON_DEVICE void operator()(auto& team) const {

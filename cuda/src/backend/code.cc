@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// FNV-1a, with two beginnings for 128 bits.
+/// FNV-1a with two start values, which gives 128 bits.
 constexpr std::size_t hash_digits = 32;
 std::string hash_of(std::string_view text) {
   std::string digits;
@@ -26,7 +26,7 @@ std::string hash_of(std::string_view text) {
   return digits;
 }
 
-/// Empty if nothing is to be kept.
+/// Empty if the cache is off.
 fs::path cache_folder() {
   if (const char* const set = std::getenv("WINDROW_CUDA_CACHE"); set != nullptr) return set;
   if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
@@ -36,8 +36,8 @@ fs::path cache_folder() {
   return home == nullptr || *home == '\0' ? fs::path() : fs::path(home) / ".cache" / "windrow";
 }
 
-/// The file is the key, a zero, the hash of the code, and the code: so another key of the same hash is noticed, and
-/// code that is torn or damaged. Nothing of a damaged file is used, since a driver may take it all the same.
+/// The file contains the key, a zero, the hash of the code, and the code. So a different key with the same hash, and
+/// incomplete or damaged code, are detected. A damaged file must not be used, because a driver may accept it.
 std::optional<std::string> read_kept(const fs::path& file, const std::string& key) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
@@ -49,11 +49,12 @@ std::optional<std::string> read_kept(const fs::path& file, const std::string& ke
   return code;
 }
 
-/// Other processes may do the same at the same time, so the file appears complete. Failures are of no interest.
+/// Other processes may write the same file at the same time, so it is written under another name and then renamed.
+/// Failures are ignored.
 void keep(const fs::path& file, const std::string& key, const std::string& code) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
-  static std::atomic<unsigned> files{0};  // devices compile at the same time
+  static std::atomic<unsigned> files{0};  // several devices may compile at the same time
   const fs::path unfinished = file.string() + "." + std::to_string(::getpid()) + "." + std::to_string(++files);
   std::ofstream out(unfinished, std::ios::binary);
   out << key << '\0' << hash_of(code) << code;
@@ -74,7 +75,7 @@ std::string compile(const Plugin& cuda, const std::string& source, int architect
               ": a fused kernel does not compile: " + (error == bad_source ? result.c_str() : cuda.text(error)));
 }
 
-/// All that decides what the code is, and whether the device can run it. The name keeps devices of tests apart.
+/// Everything that determines the code, and whether the device can run it. The name separates the devices of tests.
 std::string key_of(const Hardware& hardware, const std::string& source) {
   const DeviceFacts& facts = hardware.facts();
   CompilerFacts compiler{};
@@ -97,7 +98,7 @@ const Code* Code::of(Hardware& hardware, const std::string& source, const std::v
         }
       } catch (const Error&) {
         if (hardware.failure() != nullptr) throw;
-        cuda.take_error();  // the file is of no use; it is replaced
+        cuda.take_error();  // the file is unusable and is replaced
       }
     }
     const int architecture = hardware.facts().major * 10 + hardware.facts().minor;

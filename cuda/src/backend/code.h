@@ -18,15 +18,15 @@ struct KernelNeeds {
 /// The kernels of one source on one device.
 class Code {
  public:
-  /// Compiles the source, or reads the code from a cache of files, by compiler, options and architecture. The variable
+  /// Compiles the source, or reads the code from a cache of files (by compiler, options and architecture). The variable
   /// WINDROW_CUDA_CACHE names the cache's folder, by default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty
-  /// value turns the cache off. A damaged file is replaced. The device keeps the code. Throws Error if the source
-  /// does not compile. Threads: any.
+  /// value turns the cache off. A damaged file is replaced. The device keeps the code. Throws Error if the source does
+  /// not compile. Threads: any.
   static const Code* of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels);
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
 
-  /// By number in `kernels`; null for one that does not get its shared memory.
+  /// The kernel with this number in `kernels`; null if the device cannot give it its shared memory.
   Function* function(std::size_t number) const { return functions_[number]; }
 
  private:

@@ -27,7 +27,7 @@ class CudaBackend final : public Backend {
 
   PlanOptions options_for(PlanOptions wanted) const override {
     PlanOptions options = Execution::options_for(wanted);
-    // Without a compiler plans are interpreted, which slots do not allow.
+    // Without a compiler, plans are interpreted; interpreted plans cannot use slots.
     if (!hardware_->cuda().can_compile()) return options;
     options.fusion = wanted.fusion;
     options.slots = true;

@@ -7,13 +7,13 @@
 namespace windrow::cuda {
 namespace {
 
-/// Appends lists of rows to the words of a minibatch. Their numbers are elements from data().
+/// Appends lists of rows to the words of a minibatch. The numbers in them are offsets from data(), in elements.
 class ListPacker {
  public:
   ListPacker(const Plan& plan, const Packing& to) : plan_(plan), to_(to), layout_(to.layout), words_(to.packed.words) {}
 
-  /// Begin and end for each row of the type, counted from the list's beginning; then the elements at which the slots of
-  /// its consumers begin. Returns where the list begins.
+  /// Appends begin and end for each row of the type, counted from the list's beginning; then the offsets of its
+  /// consumers' slots. Returns where the list begins.
   std::size_t append(std::size_t type, const RowList& list) {
     const TypeRows& rows = layout_.types[type];
     const std::size_t begin = words_.size();
@@ -54,8 +54,7 @@ bool computes(const Plan& plan, Phase phase, const Layout::BatchRows& batch) {
   return batch.begin < batch.end && !plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty();
 }
 
-/// For each batch, the last batch before it that it takes values from, and the first one behind it that takes values
-/// from it.
+/// For each batch: the last earlier batch whose values it uses, and the first later batch that uses its values.
 struct Neighbours {
   std::vector<std::ptrdiff_t> before, behind;
 };
@@ -89,19 +88,19 @@ Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRo
   return made;
 }
 
-/// Appends what the kernel for levels finds if it computes the batches from `first` on; see levels.h.
+/// Appends the words that the kernel for levels reads if it computes the batches from `first` on; see levels.h.
 MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Packing& to) {
   std::vector<Layout::BatchRows> batches = to.layout.batches.front();
   batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(first));
   std::erase_if(batches, [&](const auto& batch) { return !computes(plan, phase, batch); });
   const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
-  // Batches of one type mostly depend on each other.
+  // Batches of one type usually depend on each other.
   std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
   const bool forward = phase == Phase::level;
   if (!std::ranges::all_of(batches, of_one_type)) {
     Neighbours neighbours = neighbours_of(to.layout, batches);
     const auto count = static_cast<std::ptrdiff_t>(batches.size());
-    if (!forward) {  // numbers count from the other end
+    if (!forward) {  // count the batches from the other end
       for (auto& behind : neighbours.behind) behind = count - 1 - behind;
       std::reverse(neighbours.behind.begin(), neighbours.behind.end());
     }
@@ -125,9 +124,9 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
   return made;
 }
 
-/// The batch from which on one kernel takes less time than launches: the last batches of a minibatch are its narrowest.
-/// Estimates, fitted to times of an H200. Most of a launch is the host's time. `windrow-perf gpu --levels` compares
-/// both ways with this choice.
+/// The first batch from which one kernel is faster than launches: the last batches of a minibatch are its narrowest.
+/// The costs are estimates, fitted to times of an H200. Most of a launch is the host's time. `windrow-perf gpu
+/// --levels` compares both ways with this choice.
 std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase,
                             Precision precision) {
   constexpr double launch = 4.5e-6, product = 11e-6, barrier = 2e-6, start = 8e-6;  // seconds
@@ -162,7 +161,7 @@ std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const 
   return best;
 }
 
-/// `whole`: batches are not divided.
+/// `whole`: do not divide batches.
 Execution::Choices choices_for(const Plan& plan, const CudaPlan& cuda, bool whole, MoreWords& words) {
   Execution::Choices choices{.locals = cuda.fused.locals, .gathers = cuda.code == nullptr};
   choices.pack = [&plan, &cuda, whole, &words](const Packing& to) {
@@ -194,7 +193,7 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 
-/// A graph, and the kernel for levels, are not divided.
+/// A graph is not divided, and neither are the batches of the kernel for levels.
 Index CudaExecution::stage_ends(Index batches_left) const {
   if (batches_left == batch_count()) return batches_left;
   if (cuda_->graphs != nullptr) return 0;
@@ -204,7 +203,8 @@ Index CudaExecution::stage_ends(Index batches_left) const {
 
 void CudaExecution::run_stage(const std::vector<PhaseRows>& stage, const At& at) {
   if (cuda_->graphs == nullptr) return run_levels(stage, at);
-  // Launches cannot become a cooperative one: where the kernel for levels begins belongs to the shape.
+  // A graph update cannot turn launches into a cooperative one, so the shape includes where the kernel for levels
+  // begins.
   const std::size_t number = number_of(stage.front().phase);
   const MoreWords::Batches& batches = words_->batches[number];
   const auto run_graph = [&] {
@@ -220,7 +220,7 @@ void CudaExecution::run_stage(const std::vector<PhaseRows>& stage, const At& at)
   }
 }
 
-/// In a stage, the batches of the kernel for levels are neighbours.
+/// In a stage, the batches of the kernel for levels are contiguous.
 void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at) {
   bool has_run = false;
   for (const PhaseRows& rows : stage) {
@@ -236,7 +236,7 @@ void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at
       run_kernel_of_levels(number, at.lane);
       has_run = true;
     } catch (const TeamsRefused&) {
-      if (cuda_->graphs != nullptr) throw;  // the graph is made again
+      if (cuda_->graphs != nullptr) throw;  // the caller makes the graph again
       cuda_->hardware->refuse_teams_together();
       Execution::run(rows, at);
     }
@@ -255,7 +255,7 @@ void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
                                           static_cast<std::uint64_t>(batches.count)};
   for (const LevelsKernel::Part& part : kernel.parts) {
     const At all{part.type, Rate::vertices, {0, layout_.types[part.type].rows}, lane};
-    const bool has_rows = all.rows.end > 0;  // otherwise values of the type have no place, and nothing uses it
+    const bool has_rows = all.rows.end > 0;  // false: the type's values have no memory, and nothing uses them
     if (part.product == nullptr) {
       const FusedKernel& fused = cuda_->fused.kernels[part.number];
       if (has_rows) {

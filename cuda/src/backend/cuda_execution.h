@@ -1,4 +1,4 @@
-// A minibatch on a CUDA device: fused kernels where the plan has them, the device's own kernels elsewhere.
+// Runs a minibatch on a CUDA device: by fused kernels where the plan has them, by the operators' kernels elsewhere.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@ struct CudaPlan {
   Levels levels = Levels::automatic;
   Precision precision = Precision::float32;
   std::shared_ptr<Graphs> graphs;                   ///< null: calls are issued one by one
-  std::array<std::size_t, 2> levels_function = {};  ///< by number in FusedPlan::levels: that of the function
+  std::array<std::size_t, 2> levels_function = {};  ///< the function's number, by number in FusedPlan::levels
 };
 
-/// What a minibatch adds to the words that are copied to the device; where it begins.
+/// Where the words begin that a minibatch adds to those copied to the device.
 struct MoreWords {
   std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
-  /// By number in FusedPlan::levels: the counters of its barrier, and then the words of each batch; see levels.h.
+  /// By number in FusedPlan::levels: the counters of the kernel's barrier, then the words of each batch; see levels.h.
   struct Batches {
     std::size_t first = 0;  ///< of the layout's batches; launches compute those before it
     std::size_t begin = 0;
@@ -43,7 +43,7 @@ struct MoreWords {
   std::array<Batches, 2> batches;
 };
 
-/// An owner; see Execution.
+/// Owns its resources; see Execution.
 class CudaExecution final : public Execution {
  public:
   CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
@@ -54,10 +54,10 @@ class CudaExecution final : public Execution {
   Index stage_ends(Index batches_left) const override;
   void run_stage(const std::vector<PhaseRows>& stage, const At& at) override;
   void run(const Segment& segment, const At& at) override;
-  /// Of the pass to which a phase belongs, in FusedPlan::levels and MoreWords::batches.
+  /// The number of the phase's pass in FusedPlan::levels and MoreWords::batches.
   static std::size_t number_of(Phase phase) { return phase < Phase::back_eager ? 0 : 1; }
   void run_levels(const std::vector<PhaseRows>& stage, const At& at);
-  /// Throws TeamsRefused if the device does not take it.
+  /// Throws TeamsRefused if the device refuses the kernel.
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;

@@ -11,7 +11,7 @@
 namespace windrow::cuda {
 namespace {
 
-/// A kernel has at most so many block steps: a compiler takes long for many, and registers are few.
+/// The most block steps of a kernel: more take long to compile and need too many registers.
 constexpr Index most_block_steps = 96;
 
 /// The widths and columns that the width of a block divides.
@@ -43,8 +43,8 @@ bool overlap(const Place& a, const Place& b) {
   return a.in == b.in && a.number == b.number && a.column < b.column + b.width && b.column < a.column + a.width;
 }
 
-/// Whether two steps multiply the same matrix with other rows, so that one call computes both: equal shapes, and
-/// results that neither overlap nor are operands.
+/// Whether two steps multiply different rows with the same matrix, so that one call can compute both. Shapes must be
+/// equal, and no result may overlap the other or be an operand.
 bool multiply_alike(const Step& one, const Step& other) {
   const auto is_product = [](const Step& step) {
     return step.does == Step::Does::kernel && step.op == &op::matmul && step.in[1].in == Place::In::tensor &&
@@ -105,7 +105,7 @@ class Fuser {
       std::size_t last = first;
       while (may_fuse_ && last < steps.size() && can_print(steps[last], segment)) {
         const Blocks blocks = blocks_of(steps.subspan(first, last + 1 - first));
-        // Moves between vertices have no other kernel.
+        // Moves between vertices have only fused kernels.
         const bool must = last == first && steps[first].op == nullptr;
         if (blocks.width == 0 || (blocks.count > most_block_steps && !must)) break;
         ++last;

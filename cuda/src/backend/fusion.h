@@ -1,8 +1,8 @@
 // Fused kernels: segments of a plan as CUDA C++. Pure: knows no device.
 //
 // A thread computes one column of a row, for all steps of the kernel. The steps' matrices may be wider than that: they
-// are divided into blocks of columns of equal width, and the thread has the same column of each block. What a step
-// computes stays in a variable for the steps that follow; what other kernels need is also written to memory.
+// are divided into blocks of columns of equal width, and the thread has the same column of each block. The result of a
+// step stays in a variable for later steps. Results that other kernels need are also written to memory.
 #pragma once
 
 #include <array>
@@ -16,20 +16,21 @@
 
 namespace windrow::cuda {
 
-/// A kernel, and what it finds in its arguments; CudaExecution::run_fused() passes them.
+/// A kernel and the contents of its arguments, which CudaExecution::run_fused() passes.
 struct FusedKernel {
   std::string name;
   std::string code;  ///< of the kernel; see source_of()
   Index width = 0;   ///< threads a row
-  /// Matrices: their first elements and strides. A tensor is one row for all rows.
+  /// Matrices: their first elements and strides. A tensor is one row that all rows share.
   std::vector<Place> places;
   std::vector<std::size_t> lists;  ///< numbers in FusedPlan::lists of its type
 };
 
-/// Of the struct of its arguments.
+/// Size of the struct of its arguments, in words.
 std::size_t words_of_argument(const FusedKernel& kernel);
 
-/// A list of words for each row of a type, by state: where its consumers keep it, or the gradients that they send.
+/// For a state, a list of words for each row of the type: where consumers keep the state, or the gradients that they
+/// send.
 struct RowList {
   enum class Of : std::uint8_t { slots, gradients } of;
   std::size_t state;
@@ -41,7 +42,7 @@ struct FusedPart {
   enum class Does : std::uint8_t {
     fused,     ///< by the kernel `number` of the plan
     step,      ///< by the device's own kernel
-    products,  ///< two products with one matrix, at once
+    products,  ///< two products with one matrix, in one call
   } does;
   std::size_t first, last;  ///< its steps
   std::size_t number = 0;
@@ -51,9 +52,9 @@ struct FusedPlan {
   std::vector<FusedKernel> kernels;
   std::unordered_map<const Segment*, std::vector<FusedPart>> parts;
   std::vector<std::vector<RowList>> lists;  ///< by type: those that its kernels use
-  /// By type and local: its rate if it needs memory, since more than one part uses it.
+  /// By type and local: its rate if it needs memory because more than one part uses it.
   std::vector<std::vector<std::optional<Rate>>> locals;
-  /// For Phase::level and Phase::back_level, where they can be printed.
+  /// For Phase::level and Phase::back_level; empty if such a kernel cannot be printed.
   std::array<std::optional<LevelsKernel>, 2> levels;
 };
 

@@ -1,4 +1,4 @@
-// Passes as CUDA graphs.
+// Runs passes as CUDA graphs.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace windrow::cuda {
 
-/// The graphs of a plan. Each minibatch captures its calls anew, and sets them in the graph of an earlier one that had
-/// as many, if there is one. Threads: any.
+/// The graphs of a plan. Each minibatch captures its calls. If an earlier minibatch had as many calls, its graph is
+/// updated with them. Threads: any.
 class Graphs {
  public:
   explicit Graphs(const Plugin& cuda) : cuda_(cuda) {}
@@ -19,9 +19,9 @@ class Graphs {
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
-  /// Issues, in an op of the lane, what `issue` issues on it, as one graph; call by call if there is no memory for a
-  /// capture. `shape`: any number; those of other shapes have other graphs. Throws what `issue` throws, Error if a call
-  /// fails, and TeamsRefused if that is the reason; then nothing was issued.
+  /// Issues the work of `issue` as one graph, in an op of the lane; call by call if there is no memory for a capture.
+  /// `shape`: any number; each shape has its own graphs. Throws what `issue` throws, and Error if a call fails. Throws
+  /// TeamsRefused if the device refused a kernel; then nothing was issued.
   void run(CudaLane& lane, std::size_t shape, const std::function<void()>& issue);
 
  private:
@@ -33,7 +33,7 @@ class Graphs {
 
   const Plugin& cuda_;
   std::mutex mutex_;      // guards what follows
-  std::list<Made> made_;  // those used last come first
+  std::list<Made> made_;  // most recently used first
 };
 
 }  // namespace windrow::cuda

@@ -11,10 +11,10 @@
 namespace windrow::cuda {
 namespace {
 
-/// A team sums up products for so many columns at a time: more need too many registers.
+/// The most columns for which a team sums products at a time: more need too many registers.
 constexpr Index most_columns = 8;
 constexpr Index threads = 256, rows_of_thread = 4;
-/// A compiler takes long for more parts.
+/// More parts take long to compile.
 constexpr std::size_t most_parts = 64;
 
 bool is_product_of_rows(const Step& step) {
@@ -93,7 +93,7 @@ class LevelsPrinter {
     });
   }
 
-  /// Columns of a matrix of a type, whatever the place calls it.
+  /// Identifies columns of a type's matrix, however the place refers to them.
   struct Columns {
     std::size_t matrix;
     Index begin, end;
@@ -122,7 +122,7 @@ class LevelsPrinter {
     return one && std::ranges::any_of(some, [&](const Columns& other) { return other.overlaps(*one); });
   }
 
-  /// The columns of a product's matrix that a team has, in shared memory; where they begin: at a multiple of four.
+  /// Where a team's columns of a product's matrix begin in shared memory: at a multiple of four.
   Index weights(std::size_t part) {
     const Step& step = *made_.parts[part].product;
     const auto [found, is_new] = weights_.try_emplace({step.in[1].number, step.in[1].column, step.out.width}, floats_);
@@ -197,8 +197,8 @@ class LevelsPrinter {
     code += "}\n#endif\n\n";
   }
 
-  /// What a batch of a type needs, divided where teams wait for each other. Before the first part, other teams may have
-  /// written anything.
+  /// The work for a batch of a type, divided where teams wait for each other. Before the first part, other teams may
+  /// have written anything.
   std::vector<std::string> stages_of(std::size_t first, std::size_t last) {
     std::vector<std::string> stages(1);
     bool anything = true;
@@ -220,7 +220,7 @@ class LevelsPrinter {
       }
       stages.back() += part.product != nullptr ? product_text(i) : fused_text(i);
       for (const Step& step : steps_[i]) {
-        if (step.does == Step::Does::scatter) continue;  // to rows of other batches
+        if (step.does == Step::Does::scatter) continue;  // it writes rows of other batches
         if (const auto columns = columns_of(part.type, step.out)) written.push_back(*columns);
       }
       if (part.product == nullptr) continue;
@@ -254,9 +254,9 @@ class LevelsPrinter {
   const Grid grid_;
   LevelsKernel made_;
   std::vector<std::span<const Step>> steps_;  // by part
-  Index width_ = 0, columns_ = 0;             // of a block of columns, and how many of them a team has
+  Index width_ = 0, columns_ = 0;             // columns of a block, and how many of them a team owns
   Index floats_ = 0;                          // of shared memory, with matrices
-  Index most_ = 0;                            // columns of a product that a team has
+  Index most_ = 0;                            // the most columns of a product that a team owns
   std::string loads_;
   std::map<std::tuple<std::size_t, Index, Index>, Index> weights_;  // by tensor, first column and width
 };

@@ -11,7 +11,7 @@
 namespace windrow::cuda {
 namespace {
 
-/// Its name becomes that of a function.
+/// Scalar operators become functions of the same name.
 bool is_scalar(const Operator& op) {
   const auto fits = [](char c) {
     return c == '_' || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || ('0' <= c && c <= '9');
@@ -34,7 +34,7 @@ std::string count_text(Index count) { return std::to_string(count) + "ll"; }
 
 Index width_of(const Step& step) { return step.does == Step::Does::scatter ? step.in[0].width : step.out.width; }
 
-/// Whether the operator is elementwise but for its second operand, which is one row.
+/// Whether the operator is elementwise, except that its second operand is one row.
 static bool takes_row(const Operator& op) { return &op == &op::add_bias || &op == &op::mul_row; }
 
 /// The function that computes an elementwise operator.
@@ -181,7 +181,7 @@ std::size_t Printer::number_of(const Place& place, Index column, bool writes) {
   return number;
 }
 
-/// The position of a value, which is appended if it is not there.
+/// The position of a value in the list; appends the value if it is missing.
 template <class Value>
 static std::size_t position_in(std::vector<Value>& values, const Value& value) {
   const auto found = std::ranges::find(values, value);

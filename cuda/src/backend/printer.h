@@ -11,12 +11,12 @@ namespace windrow::cuda {
 
 /// Whether a fused kernel can compute the step: elementwise operators, biases, constants, and moves between vertices.
 bool can_print(const Step& step, const Segment& segment);
-/// The columns that it computes, or moves.
+/// The number of columns that the step computes or moves.
 Index width_of(const Step& step);
 
 class Printer {
  public:
-  /// `lists` are those of the type; the kernel adds what it needs.
+  /// `lists` are the lists of the type; print() adds those that the kernel needs.
   Printer(const std::vector<std::optional<Rate>>& locals, std::vector<RowList>& lists, FusedKernel& kernel)
       : locals_(locals), lists_(lists), kernel_(kernel) {}
 

@@ -58,7 +58,7 @@ OpRecord* Back::finish_async(OpRecord& op, Slots* slots) {
                 .begun = body.begun,
                 .slots = slots,
                 .kind = TraceRecord::Kind::async_op};
-  // An exception of the function says more than the dropped OnComplete that results from it.
+  // An exception of the function is more informative than the dropped OnComplete that results from it.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   {
     const Running frame(core_, op, slots);

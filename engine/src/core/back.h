@@ -15,8 +15,8 @@
 
 namespace windrow {
 
-/// Takes the turns of an op that commutes at all variables where it does so, or takes none and keeps the op until a
-/// retry may succeed. Ops that were kept, and should retry now, go to `others`. In commuting.cc.
+/// Takes the op's turns at all variables on which it commutes. Otherwise takes none, and keeps the op until a retry may
+/// succeed. Ops that were kept, and should retry now, go to `others`. In commuting.cc.
 bool take_turns(OpRecord& op, ReadyList& others) noexcept;
 void end_turns(OpRecord& op, ReadyList& others) noexcept;
 
@@ -33,17 +33,18 @@ class Back {
   OpRecord* run_one(OpRecord& op, OpsInARow& row);
   /// Called when the OnComplete of an async op is called or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
-  /// The outcome of an op whose OnComplete was dropped: an exception of its own or, without memory, `dropped_`.
+  /// The outcome of an op whose OnComplete was dropped: a new exception or, if there is no memory, `dropped_`.
   std::exception_ptr dropped() const noexcept;
 
   /// Called when the op's accesses are granted: gives the op to the policy, or keeps it until it may run.
   void release(OpRecord& op) noexcept;
   void release(OpRecord& op, ReadyList& ready) noexcept;
   void release_all(ReadyList& ready) noexcept;
-  /// Releases what an op on these slots made ready. Returns what this thread runs next: `next`, another one, or null.
+  /// Releases what an op on these slots made ready. Returns the op that this thread runs next: `next`, another one, or
+  /// null.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
   void one_less_pending(Port& port);
-  /// The poison among what the op uses, or the failure of a lane that it awaited; null if there is none.
+  /// The poison of a variable that the op uses, or the failure of a lane that it awaited; null if there is none.
   FailurePtr first_poison(OpRecord& op);
   /// An op that awaits a point, and the op that left the point.
   struct PointAwaited {
@@ -98,21 +99,21 @@ class Back {
   /// op's record may be freed by then.
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
-  /// Finishes an op whose function has thrown. To be called from the catch clause.
+  /// Finishes an op whose function has thrown. Call it from the catch clause.
   OpRecord* fail(OpRecord& op, const OpsInARow& row);
 
   /// Whether other ready ops get a turn before the thread continues with a successor.
   bool gives_way(const OpsInARow& row) const;
   /// Whether the thread may choose `op` as its next op; `next` is its choice so far, or null.
   bool may_be_next(OpRecord& op, const OpRecord* next, const OpsInARow& row) const;
-  /// To be called before and after the function of an op that is checked.
+  /// Called before and after the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);
   /// Counts one part of an async op as done. Returns whether it was the last.
   static bool count_down(AsyncBody& body);
-  /// Begins a section of the op's lane, which waits for other lanes there. On an error the op is not issued.
+  /// Begins a section of the op's lane, and makes the lane wait for other lanes. On an error the op is not issued.
   std::exception_ptr begin_issue(OpRecord& op, OpRecord*& keeper) noexcept;
   Mark leave_point(OpRecord& op);
   /// Updates poison, version and marks of one variable, to which the op still has access.

@@ -10,23 +10,23 @@
 namespace windrow {
 namespace {
 
-/// The most pushes of a thread between two looks at the number of pending ops. Fewer if max_pending_ops is small.
+/// The most pushes of a thread between two reads of the number of pending ops. Fewer if max_pending_ops is small.
 constexpr std::uint64_t pushes_between_looks = 256;
 /// A thread that is held back is released if no op finishes for this long and none is under way.
 constexpr std::chrono::milliseconds patience_where_none_can{20};
 
 }  // namespace
 
-/// The sleeps of one wait. Estimates the time until all work is done from the progress since the last look, and returns
-/// half of it. So the thread wakes a few times, the last time at about that moment. Used by one thread; reads no clock.
+/// The sleeps of one wait. From the progress since the last call, it estimates the time until all work is done, and
+/// returns half of that. So the thread wakes a few times, the last time at about that moment. Used by one thread; reads
+/// no clock.
 class PollIntervals {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(20),
                                             longest = std::chrono::milliseconds(1);
 
-  /// How long to sleep from now on; `to_do` is the amount of work that is left. They get longer while there is no
-  /// progress.
+  /// How long to sleep from now on; `to_do` is the remaining work. The sleeps get longer while there is no progress.
   std::chrono::nanoseconds next(std::uint64_t to_do, Clock::time_point now) {
     const auto since = std::chrono::duration<double, std::nano>(now - last_look_);
     std::chrono::nanoseconds nap = 2 * nap_;
@@ -55,7 +55,7 @@ class BackPressure::Patience {
  public:
   explicit Patience(Core& core) : core_(core), left_(core.front.ports.sums().left) {}
 
-  /// Sleeps once; `to_do` is the amount of work that must still be done.
+  /// Sleeps once; `to_do` is the remaining work.
   void nap(std::uint64_t to_do) { std::this_thread::sleep_for(intervals_.next(to_do, PollIntervals::Clock::now())); }
   /// Whether the thread must stop waiting.
   bool is_over() {
@@ -82,7 +82,7 @@ class BackPressure::Patience {
   }
 
   Core& core_;
-  std::uint64_t left_;  ///< the number of ops that had finished at the last look
+  std::uint64_t left_;  ///< the number of ops that had finished at the last call
   PollIntervals intervals_;
   PollIntervals::Clock::time_point last_progress_ = PollIntervals::Clock::now(), next_look_ = last_progress_;
 };
@@ -91,7 +91,7 @@ void BackPressure::hold_back(Port& port) {
   const std::uint64_t most = core_.options.max_pending_ops;
   port.pushes_to_look = static_cast<int>(std::clamp<std::uint64_t>(most / 4, 1, pushes_between_looks));
   if (Running::innermost() != nullptr) return;
-  // Without waits, which also stand for ops that were issued on lanes and keep their captures.
+  // Does not count waits, which also represent issued ops that keep their captures.
   const auto count = [this] {
     const Ports::Sums sums = core_.front.ports.sums();
     return sums.pending - sums.waits;
@@ -113,8 +113,8 @@ void BackPressure::hold_back(Port& port) {
 PendingBytes::Share BackPressure::take_bytes(std::uint64_t bytes) {
   if (bytes == 0) return {};
   if (Running::innermost() != nullptr) return pending_bytes.take(bytes);
-  // Behind threads that are held back even if there is room, since otherwise small pushes would take the room that a
-  // large one waits for.
+  // Queues behind other held threads even if there is room; otherwise small pushes would take the room for which a
+  // large one waits.
   if (!by_bytes.any()) {
     if (auto share = pending_bytes.try_take(bytes)) return std::move(*share);
   }

@@ -47,7 +47,7 @@ class ThreadQueue {
   /// Whether threads are in the queue. Another thread may enter or leave it at any time.
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
-  /// True at the first call only, so that the log gets one warning that a thread goes on although ops are pending.
+  /// True only at the first call, so that the log gets one warning that a thread continues although ops are pending.
   bool is_news() { return !told_.exchange(true); }
 
   // ---- fork; see fork.h ----

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// Puts the op behind all that wait for the variable's turn.
+/// Puts the op behind all ops that wait for the variable's turn.
 void keep_for_turn(VarState& var, OpRecord& op) {
   if (var.last_for_turn == nullptr) {
     op.next_ready = &op;

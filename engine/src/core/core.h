@@ -1,4 +1,4 @@
-// One engine: its parts, each with a state of its own, and the path of an op through them. Start here.
+// One engine: its parts, each with its own state, and the path of an op through them. Start here.
 //
 //   front ──> joins the chains ──> back: release ──> policy ──> back: run ──> leaves the chains ──> back: release ...
 //
@@ -45,7 +45,7 @@ class Core {
   /// Unique among all engines that the process ever had.
   const std::uint32_t number;
   const bool callers_run = options.policy == Policy::serial;                 ///< ops run on the threads that push
-  const std::shared_ptr<CoreLink> link = std::make_shared<CoreLink>(*this);  ///< for what may outlive the engine
+  const std::shared_ptr<CoreLink> link = std::make_shared<CoreLink>(*this);  ///< for users that outlive the engine
 
   Life life{*this};
   Lanes lanes{*this};

@@ -20,7 +20,7 @@ struct Begin {
 
 /// The error of an op whose OnComplete was destroyed without being called.
 std::exception_ptr dropped_error();
-/// The error of the ops that shutdown_for() calls off. Wherever it is thrown, it nests one exception.
+/// The error of the ops that shutdown_for() calls off. All such errors nest the same exception.
 std::exception_ptr called_off_error();
 
 /// Ops that a thread runs in a row, each made ready by its predecessor.
@@ -36,7 +36,7 @@ struct OpsInARow {
 /// The outcome of an op.
 struct Ending {
   Outcome outcome;
-  FailurePtr poison = nullptr;         ///< prevented the op from running, or would have without run_always
+  FailurePtr poison = nullptr;         ///< prevented the op from running, unless the op is marked run_always
   std::exception_ptr error = nullptr;  ///< of a failed op
   std::optional<Mark> mark = std::nullopt;
   Ticks begun = 0;  ///< if the op is traced, else 0

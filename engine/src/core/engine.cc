@@ -110,7 +110,7 @@ PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_)
 }
 PushRefusal::~PushRefusal() {
   OwnThreadOnly::end();
-  if (Port* const port = core_.front.ports.mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
+  if (Port* const port = core_.front.ports.mine_if_any()) port->busy = Port::Busy::no;  // made by the constructor
 }
 
 bool PushRefusal::refuses_or_captures(Engine& engine) { return engine.core_->front.ports.mine().diverted(); }

@@ -9,8 +9,8 @@ namespace windrow {
 /// The section in which a thread may make and enter records. No user code runs in it, except move constructors of
 /// functions.
 ///
-/// While a single thread enters records, variables need no lock bits, only the turnstile of that thread's port. The
-/// second thread that comes closes the turnstile for a moment, and switches both to lock bits.
+/// While a single thread enters records, variables need no lock bits, only the turnstile of that thread's port. When a
+/// second thread comes, it closes the turnstile for a moment, and switches both threads to lock bits.
 class Entry {
  public:
   explicit Entry(Core& core) : Entry(core.front, core.front.ports.mine()) {}
@@ -93,8 +93,8 @@ class PushScope {
   Core* const core_;
 };
 
-/// Held by a thread that is not the engine's while it finishes an op, so that shutdown waits for it. The thread may
-/// never call the engine again, so the ops that it made ready are handed over at the end.
+/// Held by a thread that does not belong to the engine while it finishes an op, so that shutdown waits for it. The
+/// thread may never call the engine again, so the ops that it made ready are handed over at the end.
 class Visit {
  public:
   explicit Visit(Core& core) : core_(core) { ++core_.life.visitors; }

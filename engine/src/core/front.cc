@@ -111,14 +111,14 @@ bool Front::watch_unless_retired(Var var, std::span<std::byte> bytes) {
   const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
   const Running* const frame = core_.frame_of_mine();
   const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
-  // Ops of a graph know the graph's own variables only by handles of the generation at the capture.
+  // Ops of a graph have only handles of the graph's own variables with the generation of the capture.
   const bool owned = held && frame->op->body() == OpRecord::Body::node;
   std::uint32_t generation = 0;
   {
     const Entry entry(*this, ports.mine());
     generation = Dep::generation(*var.state_, entry.joiners());
   }
-  // While the op has access, a retire of the variable may have been pushed, but no later life can have begun.
+  // While the op has access, a retire of the variable may be pushed, but no later life can have begun.
   const std::uint32_t ahead = generation - var.generation_;
   if (ahead != 0 && !(held && ahead == 1) && !(owned && ahead == 2)) return false;
   if (core_.back.access_check) core_.back.access_check->watch(*var.state_, bytes);
@@ -187,7 +187,7 @@ std::vector<PendingOp> Front::pending_ops() {
     if (id == OpRecord::gate_id) return;
     PendingOp& op =
         ops.emplace_back(PendingOp{{number_, id}, id >= OpRecord::first_wait_id, record.stage(), &record.info(), {}});
-    // Without the body, which may end meanwhile.
+    // Does not read the body, which may be destroyed meanwhile.
     const std::span<Dep::Access> accesses = node == nullptr ? record.accesses() : std::span(node->op->accesses);
     for (std::size_t i = 0; i < accesses.size(); ++i) {
       op.places.push_back(node == nullptr ? place_of(accesses[i]) : record.node().launch->place(*node, i));

@@ -24,7 +24,7 @@ class Core;
 class Entry;
 struct DeclaredState;
 
-/// Aligned, since each push reads the first fields, and other threads write what lies before it.
+/// Aligned because each push reads the first fields, and other threads write the data in front of this object.
 class alignas(64) Front {
  public:
   explicit Front(Core& core);
@@ -38,12 +38,12 @@ class alignas(64) Front {
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push(const std::shared_ptr<DeclaredState>& op);
   using DeclaredOps = std::list<std::shared_ptr<CapturedOp>>;
-  /// The ops that have no handle any more, for the caller to destroy; none while something is pending that may call
-  /// them.
+  /// The declared ops without a handle, for the caller to destroy; none while a pending op may call them.
   DeclaredOps take_dropped() noexcept WINDROW_EXCLUDES(declared_mutex);
-  /// `owner` is null, or as EngineUse::retire() says.
+  /// `owner` is null, or as in EngineUse::retire().
   void retire(Var var, OpFunction&& last, PushOptions how, const char* owner = nullptr);
-  /// Called when a graph ends: retires a variable of the graph, or one from outside unless a launch has retired it.
+  /// Called when a graph ends: retires a variable of the graph, or a variable from outside unless a launch has retired
+  /// it.
   void retire_own(const Var& var) noexcept;
   void retire_captured(CapturedOp& op) noexcept;
   void heal(Var var, const PushOptions& how);
@@ -84,14 +84,14 @@ class alignas(64) Front {
   /// Frees the records, none of which was entered, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
-  /// Enters ops of one access each in one atomic step; see Dep::join_each. Their granted ones go to `ready`. If it
-  /// throws, it has called take_back() and freed the records.
+  /// Enters ops of one access each in one atomic step; see Dep::join_each. Granted ops go to `ready`. If it throws, it
+  /// has called take_back() and freed the records.
   template <class Place, class TakeBack>
   void enter_each(std::span<OpRecord* const> ops, const OpInfo& about, const Entry& entry, ReadyList& ready,
                   Place&& place, TakeBack&& take_back);
   /// Makes a fence for the variable. Throws std::bad_alloc.
   OpRecord& make_fence(Port& port, Dep::Var& var);
-  /// Takes a record, but not a node's, out of the chains; see Back::leave().
+  /// Takes a record, but not a node's record, out of the chains; see Back::leave().
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
     RecordPool::Cache& cache = ports.mine().records;
@@ -103,7 +103,7 @@ class alignas(64) Front {
   }
   /// The upper bits of the ids of the ops that this thread pushes.
   OpId thread_number(Port& port) { return port.first_id != Port::unnumbered ? port.first_id : number_thread(port); }
-  /// Whether `is` holds for an op that was pushed and has not finished. Needs no memory.
+  /// Whether `is` is true for an op that was pushed and has not finished. Needs no memory.
   bool any_pending(const std::function<bool(const OpRecord&)>& is);
   /// The ops and waits that have not finished. No thread can push during the call.
   std::vector<PendingOp> pending_ops();
@@ -128,10 +128,10 @@ class alignas(64) Front {
   OpId number_thread(Port& port);
   const OpInfo& describe(Port& port, const PushOptions& how);
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
-  /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
+  /// The handle's variable. Throws MisuseError if it is empty, foreign or retired.
   VarState& alive(Var var, const PushOptions& how);
   Var make_var(VarName name);
-  /// Makes this the lone thread that enters records if there is none; else switches all threads to lock bits.
+  /// If no thread enters records yet, makes this thread the only one; otherwise switches all threads to lock bits.
   void join_others(Port& port);
   /// Captures or pushes the op. Throws MisuseError after shutdown or for a wrong variable, Error if no thread starts.
   template <class Body>

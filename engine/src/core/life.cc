@@ -11,8 +11,8 @@
 namespace windrow {
 namespace {
 
-/// What a thread that ends an engine inside an op of another one does if no thread would be left for that one's ops. A
-/// piece of a loop keeps its slot: its op goes on only with the piece, whatever the piece throws.
+/// For a thread that ends an engine inside an op of another engine: what to do if no thread would be left for the other
+/// engine's ops. A piece of a loop keeps its slot, since its op cannot continue without the piece.
 SlotsFree::IfNobodyIsLeft if_nobody_is_left() {
   const Running* const frame = Running::innermost();
   return frame != nullptr && frame->in_piece ? SlotsFree::IfNobodyIsLeft::keep_them : SlotsFree::IfNobodyIsLeft::refuse;
@@ -62,7 +62,7 @@ bool Life::shutdown_for(std::chrono::nanoseconds patience, const std::function<v
   refuse_inside("shutdown_for");
   const SlotsFree slots(if_nobody_is_left());
   bool ended = false;
-  std::exception_ptr error;  // the first one: each step is taken whatever became of those before
+  std::exception_ptr error;  // the first error; all steps are taken even if earlier ones failed
   const auto attempt = [&](auto&& step) {
     try {
       step();
@@ -86,7 +86,7 @@ bool Life::shutdown_for(std::chrono::nanoseconds patience, const std::function<v
   return ended;
 }
 
-/// The same for a thread that must not wait for longer than this.
+/// The same for a thread that must not wait longer than `patience`.
 bool Life::shut_down_in_time(std::chrono::nanoseconds patience) {
   const Deadline deadline = deadline_after(patience);
   while (!shutdown_mutex.try_lock()) {  // another thread waits in shutdown()
@@ -143,7 +143,7 @@ bool Life::end() noexcept {
   try {
     if (left_behind) {
       const SlotsFree slots(if_nobody_is_left());
-      ended = shut_down_in_time(std::chrono::nanoseconds::zero());  // what was left behind may have ended since
+      ended = shut_down_in_time(std::chrono::nanoseconds::zero());  // ops that were left behind may have ended since
     } else {
       shutdown();
       ended = true;

@@ -1,4 +1,4 @@
-// The end of an engine: shutdown, the exit of the process, and engines that a fork has copied while ops were pending.
+// The end of an engine: shutdown, exit of the process, and copies of engines that a fork made while ops were pending.
 #pragma once
 
 #include <atomic>
@@ -26,15 +26,15 @@ class Life {
 
   void shutdown();
   bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort);
-  /// Whether ops should stop, since shutdown_for() has waited too long.
+  /// Whether ops should stop because shutdown_for() has waited too long.
   bool gives_up() const;
   /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
-  void finish_at_exit() noexcept;  ///< waits for as many ops as are pending, as long as they make progress
-  void rest_at_exit() noexcept;    ///< the same; then no op begins any more, and no other thread runs one
+  void finish_at_exit() noexcept;  ///< waits for the ops that are pending now, as long as they make progress
+  void rest_at_exit() noexcept;    ///< the same; afterwards no op begins, and no other thread runs one
   void refuse_unusable() const {
     fork_gate.refuse_unusable();
-  }  ///< MisuseError in a fork whose copy of the engine is unusable
+  }  ///< throws MisuseError in a forked child whose copy of the engine is unusable
   bool unusable() const { return fork_gate.unusable(); }
   /// Whether an op runs, is ready, or awaits its OnComplete or a lane's point. Needs no memory.
   bool any_under_way();
@@ -53,10 +53,10 @@ class Life {
   void enter_phase(Phase next);
   void refuse_inside(const char* call) const;
   bool shut_down(Deadline deadline);
-  /// The same for a thread that must not wait for longer than this.
+  /// The same for a thread that must not wait longer than `patience`.
   bool shut_down_in_time(std::chrono::nanoseconds patience);
   bool drain(Deadline deadline);
-  /// Called where the engine is leaked: from now on no function of the program is called but those that run already.
+  /// Called when the engine is leaked: from now on no further function of the program is called.
   void leave_behind() noexcept;
 
   Core& core_;

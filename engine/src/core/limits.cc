@@ -1,11 +1,11 @@
-// What ends an op early: a stop token, a deadline, and the end of the engine.
+// Reasons for ending an op early: a stop token, a deadline, and the end of the engine.
 #include "core/core.h"
 #include "core/op_limits.h"
 
 namespace windrow {
 namespace {
 
-/// The time since then, which may be the earliest one that there is.
+/// The time since the deadline, which may be the earliest possible time.
 std::string late_by(std::chrono::steady_clock::time_point deadline) {
   using Clock = std::chrono::steady_clock;
   constexpr Clock::duration most = Clock::duration::max();
@@ -14,7 +14,7 @@ std::string late_by(std::chrono::steady_clock::time_point deadline) {
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count()) + " us";
 }
 
-/// Nests the exception that is being handled.
+/// Nests the currently handled exception.
 class CalledOff final : public Cancelled, public std::nested_exception {
  public:
   const char* what() const noexcept override { return "called off by shutdown_for"; }
@@ -42,7 +42,7 @@ void OpLimits::require_end() const {
 }
 
 void OpLimits::call(OpFunction& function, OpContext& context) const {
-  // A thread uses one context for several ops.
+  // Restores the context, since a thread uses it for several ops.
   struct Shown {
     OpContext& to;
     explicit Shown(OpContext& context, const OpLimits* limits) : to(context) { to.limits_ = limits; }

@@ -11,10 +11,10 @@
 
 namespace windrow {
 
-/// What ends an op early. A value; should_stop() of the running op reads it.
+/// The limits that end an op early. A value; should_stop() of the running op reads it.
 struct OpLimits {
   std::stop_token stop;
-  std::chrono::steady_clock::time_point deadline;  ///< {}: none
+  std::chrono::steady_clock::time_point deadline;  ///< {} for none
 
   bool passed() const { return deadline.time_since_epoch().count() != 0 && Clock::now() >= deadline; }
   bool reached() const { return stop.stop_requested() || passed(); }
@@ -24,14 +24,14 @@ struct OpLimits {
 
   /// Calls the function of an op, which sees the limits.
   void call(OpFunction& function, OpContext& context) const;
-  /// The function of an asynchronous op, which has not finished when it returns.
+  /// The same for an asynchronous op, which has not finished when its function returns.
   void call(AsyncFunction& function, OnComplete done) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 };
 
-/// An owner. Callable like the function that it contains.
+/// Owns a function, and is callable like it.
 template <class... Args>
 struct LimitedFunction {
   PendingBytes::Share bytes;  // first, so that it ends after the function and its captures

@@ -21,7 +21,8 @@ struct FunctionBody {
   }
 };
 
-/// Of push_inside_op, so that Engine::push is the only caller of what it calls, which the compiler then puts into it.
+/// The body of push_inside_op. A separate type, so that Engine::push is the only caller of its functions, which the
+/// compiler then inlines.
 struct BodyInsideOp : FunctionBody {};
 
 struct AsyncFunctionBody {
@@ -69,7 +70,7 @@ template <class F>
   return core.front.with_options(std::move(function), options);
 }
 
-/// Not by way of an Engine, which the op may outlive.
+/// Finds the core without an Engine object, which the op may outlive.
 Core& core_of_running_op() {
   const Running* const frame = Running::innermost();
   if (frame == nullptr) throw MisuseError("a push inside an op, but this thread runs none");
@@ -92,7 +93,7 @@ struct Front::Listed {
   }
 };
 
-/// Accesses that were checked and sorted before.
+/// Accesses that are already checked and sorted.
 struct Front::Canonical {
   const Dep::Access* first;
   std::size_t count;
@@ -174,7 +175,7 @@ inline OpRecord* Front::enter(Port& port, const Entering& entering, const Access
   }
   if (joined == Dep::Join::refused) [[unlikely]]
     refuse(entering.about, op, entry);
-  return joined == Dep::Join::ready ? op : nullptr;  // an op that is not ready may be gone already
+  return joined == Dep::Join::ready ? op : nullptr;  // an op that is not ready may already be gone
 }
 
 template <class Accesses, class Body>
@@ -182,7 +183,7 @@ template <class Accesses, class Body>
   if (port.busy == Port::Busy::capturing) {
     const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
     port.capture->add(op);
-    return body.move_to(*op);  // last: if the capture throws, the caller still has the function
+    return body.move_to(*op);  // the last step, so that the caller still has the function if the capture throws
   }
   refuse_push(port, entering.about);
 }
@@ -275,7 +276,7 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, const PushO
 }
 
 void Front::retire(Var var, OpFunction&& last, PushOptions how, const char* owner) {
-  if (core_.life.fork_gate.unusable()) return last.abandon();  // owners may still end, but nothing runs any more
+  if (core_.life.fork_gate.unusable()) return last.abandon();  // owners may still end, but nothing runs
   how.run_always = true;
   Port& port = ports.mine();
   std::optional<BypassCapture> lifted;
@@ -330,7 +331,7 @@ std::shared_ptr<DeclaredState> Front::declare(OpFunction&& function, AccessList 
   const Entering entering{info(ports.mine(), how), how.priority};
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
   op->accesses.resize(Dep::canonicalise(op->accesses));
-  // Without the bytes, which each push takes for itself.
+  // Excludes the bytes, which each push takes separately.
   if (has_limits(how)) {
     function =
         with_options(std::move(function), {.run_always = how.run_always, .stop = how.stop, .deadline = how.deadline});
@@ -360,7 +361,7 @@ void Front::push(const std::shared_ptr<DeclaredState>& declared) {
 Front::DeclaredOps Front::take_dropped() noexcept {
   DeclaredOps taken;
   MutexLock lock(declared_mutex);
-  // Ops that are pending now were pushed before the handles went, or call other functions.
+  // Ops that are pending now were pushed before the handles ended, or call other functions.
   for (auto each = declared_.begin(); each != declared_.end();) {
     const auto at = each++;
     if ((*at)->dropped.load(std::memory_order_acquire)) taken.splice(taken.end(), declared_, at);
@@ -373,7 +374,7 @@ DeclaredState::~DeclaredState() {
   if (op == nullptr) return;
   // release: a thread that sees this sees the pushes of the op.
   op->dropped.store(true, std::memory_order_release);
-  Front::DeclaredOps dropped;  // ends after the use, since captures may own the engine
+  Front::DeclaredOps dropped;  // destroyed after the use, since captures may own the engine
   core->use([&](Core& there) { dropped = there.front.take_dropped(); });
 }
 

@@ -13,7 +13,7 @@ constexpr unsigned most_runs_in_a_row = 64;
 /// Whether the op is a launch's op with a function, and ends no variable.
 bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && op.node().node->function != nullptr; }
 
-/// Not a heal: its op has no function.
+/// False for a heal, whose op has no function.
 bool may_be_called_off(OpRecord& op) {
   if (op.body() == OpRecord::Body::node) return !op.ends_variable() && op.node().node->op->kind != OpRecord::Body::none;
   return op.body() == OpRecord::Body::function || op.body() == OpRecord::Body::async;
@@ -37,7 +37,7 @@ Back::Back(Core& core)
                               }})) {}
 
 void Back::run(OpRecord& first, Slots* slots) noexcept {
-  if (!DenormalsScope::is_in(core_.options.denormals)) [[unlikely]] {  // a thread of the program, or of another engine
+  if (!DenormalsScope::is_in(core_.options.denormals)) [[unlikely]] {  // a thread of the program or another engine
     const DenormalsScope denormals(core_.options.denormals);
     return run(first, slots);
   }
@@ -320,12 +320,12 @@ OpRecord* Back::finish(OpRecord& op, const Ending& ending) noexcept {
     });
   }
   if (ended != nullptr) core_.front.free(*ended);
-  // What is ready now joins the ops that wait for the lane before it takes the next one, the earliest push of all.
+  // Ops that are ready now join those that wait for the lane, before the lane takes the earliest push of all.
   ReadyList beside;
   while (OpRecord* const each = lane.ordered ? ready.pop() : nullptr) {
     if (is_plainly_ready(*each) || may_run(*each, ready)) beside.push(*each);
   }
-  // Successive ops of a lane stay on one thread: what a device's driver keeps for the queue is in its core's caches.
+  // Successive ops of a lane stay on one thread, since the driver's data for the queue is in its core's caches.
   OpRecord* next = lane.ordered && !keeps_lane ? lane.release() : nullptr;
   if (next != nullptr && !may_go_on(*next, ending.slots)) policy->add(*std::exchange(next, nullptr));
   while (OpRecord* const each = beside.pop()) {

@@ -13,7 +13,7 @@ namespace windrow {
 /// Members may be called by any thread.
 class Variables {
  public:
-  /// A variable for the next user. Not `fresh`: the caller begins another life of it.
+  /// A variable for the next user. Unless it is `fresh`, the caller must begin another life of it.
   struct Taken {
     VarState& var;
     bool fresh;

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-/// Each step is one-to-one, so a change of one word never goes unseen.
+/// Each step is one-to-one, so a change of one word always changes the hash.
 std::uint64_t hash_step(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 32;
@@ -37,7 +37,7 @@ const Dep::Access* find_access(OpRecord& op, const VarState& var) {
 
 enum class Offence { changed_undeclared, changed_read, read_undeclared };
 
-/// What the op did, and what its author should write instead.
+/// Text that says what the op did, and what its author should write instead.
 std::string text_of(Offence offence, const VarState& var) {
   const std::string name = name_of(var), called = " variable '" + name + "', which it ";
   switch (offence) {
@@ -82,7 +82,7 @@ void AccessCheck::begin(OpRecord& op) {
   for (Watched& watched : watched_) {
     if (watched.guard) watched.guard->open();
     watched.settled |= !op.info().lane->ordered && find_access(op, *watched.var) != nullptr;
-    // It is no offence if the program itself has written the bytes.
+    // The program itself may have written the bytes, which is allowed.
     if (watched.var->writers == 0 && watched.settled) watched.hash = hash_of(watched.bytes);
   }
   count(op, op.is_async(), 1);
@@ -101,7 +101,7 @@ void AccessCheck::count(OpRecord& op, bool async, std::int16_t ops) {
 
 std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   std::string offences;
-  std::exception_ptr untold;  // set if there was no memory to say what the op did
+  std::exception_ptr untold;  // set if there was no memory for a text
   const auto note = [&](Offence offence, const VarState& var) {
     try {
       offences += (offences.empty() ? "" : "; ") + text_of(offence, var);

@@ -1,4 +1,4 @@
-// Checking mode: checks whether ops keep to their declared accesses, as far as the bytes behind their variables show.
+// Checking mode: checks by the bytes of watched variables whether ops keep to their declared accesses.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,15 @@ namespace windrow {
 /// Belongs to one engine, which runs its ops one at a time. Any thread may call the members.
 ///
 /// Invariants, under mutex_:
-///   1. VarState::writers counts the ops with write access that have begun and not let go, and `async_users` the
-///      asynchronous ones with any access. Pages of the latter stay open: system calls of other threads may use them.
-///   2. `hash` is the hash of the bytes when the last op that may write them had ended, unless such ops are active, or
-///      the bytes are not `settled`: a device may be writing to them.
+///   1. VarState::writers counts the ops with write access that have begun and for which let_go() was not called.
+///      `async_users` counts the asynchronous ops with any access. Their pages stay open, since system calls of other
+///      threads may use them.
+///   2. `hash` is the hash of the bytes after the last op that may write them. It is invalid while such ops are active,
+///      and while the bytes are not `settled`, since a device may be writing to them.
 class AccessCheck {
  public:
-  /// May also be called by an op that has begun. Logs a warning, the first for variables of this name, if reads of the
-  /// bytes cannot be seen.
+  /// May also be called by an op that has begun. If reads of the bytes cannot be seen, logs a warning, once for
+  /// variables of this name.
   void watch(const VarState& var, std::span<std::byte> bytes) WINDROW_EXCLUDES(mutex_);
   void forget(const VarState& var) WINDROW_EXCLUDES(mutex_);
 
@@ -37,11 +38,11 @@ class AccessCheck {
   std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
   /// How an op ended.
   enum class End {
-    of_function,  ///< it was no asynchronous op
+    of_function,  ///< it was not asynchronous
     of_async,
-    of_issue,  ///< an asynchronous op on an ordered lane: the work that it has issued goes on
+    of_issue,  ///< an asynchronous op on an ordered lane, whose issued work continues
   };
-  /// Called after end(): the op writes no more. Work that goes on may still write, until an op begins that comes after
+  /// Called after end(): the op no longer writes. Its issued work may still write, until an op begins that comes after
   /// that work.
   void let_go(OpRecord& op, End how) WINDROW_EXCLUDES(mutex_);
 

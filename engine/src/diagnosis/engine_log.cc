@@ -1,7 +1,7 @@
 #include "diagnosis/engine_log.h"
 
-// Both libraries are compiled into this file alone, under names of their own: programs need neither, and may contain
-// other versions.
+// Both libraries are compiled into this file only, under separate names: programs need neither, and may contain other
+// versions.
 #define FMT_HEADER_ONLY
 #define SPDLOG_FMT_EXTERNAL
 #define SPDLOG_HEADER_ONLY

@@ -1,4 +1,4 @@
-// The log in which the engine reports what no exception can.
+// The log in which the engine reports what it cannot report by an exception.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace windrow {
 
-/// Writes to standard error: standard output is for what programs print, which other programs may read. Threads: any.
+/// Writes to standard error: standard output belongs to the program, and other programs may read it. Threads: any.
 class EngineLog {
  public:
   /// Each "{}" in `format` stands for the next of `args`: text or integers.
@@ -45,7 +45,7 @@ class EngineLog {
   void tell(Level level, std::string_view line) noexcept;
 };
 
-/// The first call needs memory. Each engine makes a call, so later calls need none where no exception may be thrown.
+/// The first call needs memory. Each engine calls it once, so later calls, in places that must not throw, need none.
 EngineLog& engine_log();
 
 }  // namespace windrow

@@ -20,7 +20,7 @@ Monitor::Monitor(Core& core) : trace_path(trace_path_from_environment()), core_(
 
 void Monitor::start_trace(const TraceOptions& how) {
   {
-    MutexLock lock(core_.lanes.mutex);  // add_lane() begins with the trace or is seen here
+    MutexLock lock(core_.lanes.mutex);  // a concurrent add_lane() sees the trace, or its lane is seen here
     trace.start(how);
     for (const LaneState& lane : core_.lanes.all) {
       if (lane.ordered && !lane.lost) lane.ordered->start_trace(how.max_ops_per_thread);
@@ -109,7 +109,7 @@ void Monitor::sample(Port& port, Ticks now) {
 
 void Monitor::rest_traced() {
   Port& port = core_.front.ports.mine();
-  // A worker calls this often; that nothing is pending is recorded only once.
+  // A worker calls this often, but the sample that nothing is pending is recorded only once.
   if (port.trace.some_pending && core_.front.ports.sums().pending == 0) sample(port, now_in_ticks());
 }
 
@@ -135,7 +135,7 @@ std::string Monitor::describe_pending() {
   return text + describe_lanes();
 }
 
-/// Of the marks that the lane's ops have left at variables, the first one whose point comes after `reached` points.
+/// Among the marks that the lane's ops have left at variables, the first one whose point comes after `reached` points.
 static std::optional<Mark> first_mark(Variables& vars, const Lane* lane, std::uint64_t reached) {
   std::optional<Mark> first;
   const auto look_at = [&](const Mark& mark) {

@@ -1,4 +1,4 @@
-// What an engine shows to people: its trace, and reports of pending ops.
+// The readable output of an engine: its trace, and reports of pending ops.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class Monitor {
   void record(OpRecord& op, const Ending& ending, const FailurePtr& failure);
   /// Traces that the function of an async op has returned.
   void record_call(OpRecord& op, Ticks begun);
-  /// Records that an op, which runs on this thread, has waited since `begun`.
+  /// Records that an op on this thread has waited since `begun`.
   void record_wait_inside(OpRecord& op, Ticks begun);
   /// Called when a worker runs out of work while the engine is traced.
   void rest_traced();

@@ -17,7 +17,7 @@
 
 namespace windrow {
 
-/// What the handler sees of a guard. Never freed but reused, since a handler may look at it at any time.
+/// The part of a guard that the handler reads. Reused but never freed, since a handler may read it at any time.
 struct PageGuard::Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  ///< `end` is 0 while no guard uses the range
   std::atomic<std::thread::id> shut_by{};        ///< no thread while open
@@ -40,7 +40,7 @@ bool protect(const PageGuard::Range& range, int protection) {
   return mprotect(reinterpret_cast<void*>(begin), end - begin, protection) == 0;
 }
 
-/// Called in the handler. Returns false if the fault is not at a guard's page, or cannot be mended.
+/// Called in the handler. Opens the guard; returns false if the fault is not at a guard's page, or cannot be handled.
 bool mend(std::uintptr_t address) {
   for (PageGuard::Range* range = first_range; range != nullptr; range = range->next) {
     if (address < range->begin || address >= range->end) continue;

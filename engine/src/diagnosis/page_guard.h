@@ -1,4 +1,4 @@
-// Detects reads, by pages that fault when a certain thread touches them.
+// Detects reads by pages that fault when a certain thread accesses them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace windrow {
 /// the guard. Not thread-safe, except for the faults.
 ///
 /// The first guard installs a handler for SIGSEGV, which stays installed and passes faults elsewhere on to the previous
-/// handler. System calls that are given the bytes of a shut guard fail with EFAULT.
+/// handler. System calls that access bytes of a shut guard fail with EFAULT.
 class PageGuard {
  public:
   /// Whether the bytes are whole pages.

@@ -22,7 +22,7 @@ std::size_t PendingQueues::find(const OpKey& key) const {
 void PendingQueues::append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const {
   for (const VarPlace& place : ops[op].places) {
     const std::size_t old = ahead.size();
-    std::size_t end = old;  // behind the last op that `op` cannot share the variable with
+    std::size_t end = old;  // after the last op with which `op` cannot share the variable
     for (const Queued& queued : queues.at(place.var)) {
       if (queued.op == op) break;
       if (!ops[queued.op].is_wait) ahead.push_back(queued.op);

@@ -23,10 +23,9 @@ class PendingQueues {
   /// The index of the op, or `nobody` if it was not seen.
   std::size_t find(const OpKey& key) const;
 
-  /// Appends the ops that must finish before this one. At each of its variables these are all that joined earlier; for
-  /// a read or a commuting access, all up to the last access of another kind. The commuting op that has its turn is
-  /// ahead of the others.
-  /// Waits are left out, since they wait for nothing else.
+  /// Appends the ops that must finish before this one: at each of its variables, all ops that joined earlier; for a
+  /// read or a commuting access, all up to the last access of another kind. Among commuting ops, the one that has its
+  /// turn is ahead of the others. Waits are left out, since whatever holds a wait is listed itself.
   void append_ahead(std::size_t op, std::vector<std::size_t>& ahead) const;
 
   const std::vector<PendingOp> ops;

@@ -19,7 +19,7 @@ PendingReport::PendingReport(std::vector<PendingOp> seen) : queues_(std::move(se
     const auto has_turn = std::find_if(queue.begin(), queue.end(), [&](const auto& at) {
       return at.place.commutes && queues_.ops[at.op].stage != OpRecord::Stage::queued;
     });
-    std::size_t holder = PendingQueues::nobody;  // the first op in the queue, without waits, which hold nothing
+    std::size_t holder = PendingQueues::nobody;  // the first op in the queue, excluding waits, which hold nothing
     bool commuting = false, closed = false;      // whether ops at the head commute; whether no further op can share
     for (const auto& at : queue) {
       const auto& [op, place] = at;

@@ -1,4 +1,4 @@
-// A report of pending ops for people: what each op waits for, and which op holds it.
+// A readable report of pending ops: what each op waits for, and which op holds it.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ class PendingReport {
     std::size_t holder = PendingQueues::nobody;
   };
 
-  /// Says what the op does; `with_holders` also says what the ops do that keep it from continuing.
+  /// `alone` describes what the op does; `with_holders` also describes the ops that keep it from continuing.
   enum class Depth { alone, with_holders };
   std::string state(std::size_t op, Depth depth) const;
   std::string waits_for(const Obstacle& block, Depth depth) const;

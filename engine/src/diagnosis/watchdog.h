@@ -13,8 +13,8 @@ namespace windrow {
 
 class Core;
 
-/// Owner of a thread that looks at the engine's progress a few times within EngineOptions::watchdog, and sleeps in
-/// between. It reports once per silence: again only after an op has finished.
+/// Owner of a thread that checks the engine's progress a few times within EngineOptions::watchdog, and sleeps in
+/// between. After a report it reports again only after an op has finished.
 class Watchdog {
  public:
   struct Progress {
@@ -38,7 +38,7 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
 
   void serve() WINDROW_EXCLUDES(mutex_);
-  /// Whether the silence has lasted so long that it must be reported.
+  /// Whether nothing has finished for so long that it must be reported.
   bool look();
   void report();
 

@@ -102,7 +102,7 @@ void Capture::take_over_variables() {
     if (op->retires == CapturedOp::Retires::nothing) continue;
     const auto made = made_.find(&op->accesses.front().var());
     if (made == made_.end()) {
-      // Of a variable from outside, which no launch may have retired.
+      // For a variable from outside: retired when the graph ends, unless a launch has retired it.
       owned_.push_back(at_end_of_graph(core_.link, [op](Core& core) { core.front.retire_captured(*op); }));
       continue;
     }

@@ -1,4 +1,4 @@
-// A graph's ops as they are recorded, and the thread that records them.
+// Recording of a graph's ops, and the thread that records them.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@
 
 namespace windrow {
 
-/// Leads to the engine as long as the engine exists. Threads: any.
+/// A reference to the engine that is valid as long as the engine exists. Threads: any.
 class CoreLink {
  public:
   explicit CoreLink(Core& core) : core_(core) {}
-  /// Calls f(engine), during which the engine does not end, unless it has ended.
+  /// Calls f(engine) unless the engine has ended. The engine does not end during the call.
   template <class F>
   void use(F&& f) {
     ++users_;
@@ -90,7 +90,7 @@ struct DeclaredState {
   std::shared_ptr<CoreLink> core;
   std::uint32_t engine = 0;        ///< the engine's number
   std::shared_ptr<CapturedOp> op;  ///< pushed ops have plain pointers to it
-  std::uint64_t bytes = 0;         ///< that each push holds
+  std::uint64_t bytes = 0;         ///< held by each push
 };
 
 /// For a thread in a PushRefusal.
@@ -108,7 +108,7 @@ class Capture {
   /// Accesses need not be canonical. Throws MisuseError for a variable that was retired before in this capture.
   void add(std::shared_ptr<CapturedOp> op);
   void add(GraphState& graph);
-  /// What ended and so made the last recorded op, a retire; see EngineUse::retire().
+  /// Names the owner whose end caused the last recorded op, a retire; see EngineUse::retire().
   void last_is_of(const char* owner);
   void made(const Var& var);
 

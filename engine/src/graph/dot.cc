@@ -26,7 +26,7 @@ std::string label(const CapturedOp& op) {
   return in_quotes(std::string(op.info->name) + "\n" + at.file_name() + ":" + std::to_string(at.line()));
 }
 
-/// Prints the variables. Returns the number of each gate's variable: numbers tell variables apart, since several may
+/// Prints the variables. Returns the number of each gate's variable: numbers distinguish variables, since several may
 /// have the same name.
 std::vector<int> print_variables(const GraphPlan& plan, std::ostringstream& out) {
   std::vector<int> var_of_gate;
@@ -63,7 +63,7 @@ std::string Graph::dot() const {
   static_cast<void>(state().core_there());  // throws if the engine, whose variables are named, is gone
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
-  out.imbue(std::locale::classic());  // whatever locale the program has, numbers have no separators
+  out.imbue(std::locale::classic());  // numbers have no separators in any locale of the program
   out << "digraph " << in_quotes(state().name.text()) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";

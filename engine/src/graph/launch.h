@@ -10,8 +10,8 @@
 
 namespace windrow {
 
-/// Used for one launch after another; its plan owns it. Records reset themselves as they finish, so a launch costs its
-/// gates and nothing for each op.
+/// Used for one launch after another; its plan owns it. Records reset themselves as they finish, so only a launch's
+/// gates cost time, not its ops.
 class GraphLaunch {
  public:
   struct Gate {
@@ -32,7 +32,7 @@ class GraphLaunch {
   const GraphPlan& plan() const { return plan_; }
   /// The place, at its variable, of the node's access with that number.
   VarPlace place(const PlanNode& node, std::size_t access) const;
-  /// The node waits for one grant less. Returns its record if it is ready now, else null.
+  /// Subtracts one of the grants for which the node waits. Returns its record if it is ready now, else null.
   OpRecord* grant(PlanNode::Successor successor) {
     OpRecord& op = record(successor.node);
     // acquire, acq_rel: what every predecessor wrote is visible to the thread that runs the op. If only one grant is

@@ -1,4 +1,4 @@
-// What captures and launches of graphs do in an engine.
+// The actions of captures and launches of graphs in an engine.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ class Launches {
   /// From this call on the launch's ops count as pushed.
   void number_nodes(GraphLaunch& launch, Port& port) WINDROW_EXCLUDES(mutex);
   void unlist(GraphLaunch& launch) WINDROW_EXCLUDES(mutex);
-  /// Counts down the events that the gate awaits; it leaves after the last.
+  /// Counts down the events that the gate awaits. The gate leaves after the last event.
   void leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& ready);
   void begin_roots(GraphLaunch& launch);
   void end_part(GraphLaunch& launch);

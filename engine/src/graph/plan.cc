@@ -19,7 +19,7 @@ bool runs_by_a_call(const CapturedOp& op) {
          op.info->lane->id == host_lane;
 }
 
-/// Pieces of one long vector. Pointers to pieces are taken only once the vector has stopped growing.
+/// Pieces of one long vector. Pointers to pieces are taken only after the vector has stopped growing.
 template <class T>
 class Pieces {
  public:
@@ -70,7 +70,7 @@ class GraphPlan::Analysis {
     for (const Dep::Access& access : op.accesses) {
       const auto [at, fresh] = uses_.try_emplace(&access.var());
       Use& use = at->second;
-      // If accesses name two lives of one variable, the earlier counts: that life is over, so no launch is possible.
+      // If accesses name two lives of one variable, use the earlier one: that life is over, so no launch is possible.
       const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
       if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;

@@ -1,8 +1,8 @@
 // The plan of a graph, which its launches share: its ops, the successors of each, and where the graph meets variables.
 //
 // A launch has up to three places in the chain of each variable, its gates: one for the reads before the graph's first
-// write, one from the first write to the last, and one for the reads after that. So an op inside waits for its own
-// inputs only, and an op that reads the variable behind the launch waits for the last write only.
+// write, one from the first write to the last, and one for the reads after that. So an op inside waits only for its own
+// inputs, and an op that reads the variable after the launch waits only for the last write.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ class GraphLaunch;
 
 class CoreLink;
 
-/// An op as it was captured or declared. Immutable afterwards, except for the function's own state and what is atomic
-/// or says who writes it.
+/// A captured or declared op. Immutable afterwards, except for the function's own state, atomics, and fields that name
+/// their writer.
 struct alignas(64) CapturedOp {
   CapturedOp() = default;
   /// On an ordered lane, the engine keeps the function until the work that it has issued is done.
@@ -43,15 +43,15 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
-  /// Of an op that retires a foreign variable, for the message that refuses a second launch. Fixed when the capture
-  /// ends.
+  /// For an op that retires a foreign variable: used in the error of a second launch. Fixed when the capture ends.
   struct Retired {
     const char* variable = "";
     std::source_location captured_at = {};
-    const char* owner = nullptr;  ///< what ended, see EngineUse::retire(); null: the program retires the variable
+    const char* owner = nullptr;  ///< see EngineUse::retire(); null if the program itself retires the variable
   };
   Retired retired;
-  /// The graph whose launch has retired the foreign variable, only to be compared: it may be gone. Null before.
+  /// The graph whose launch has retired the foreign variable; null before. Use it only for comparison: the graph may be
+  /// gone.
   std::atomic<const void*> launched_by{nullptr};
   std::atomic<bool> dropped{false};   ///< of a declared op: no handle is left
   std::vector<Dep::Access> accesses;  ///< canonical
@@ -78,14 +78,14 @@ struct alignas(64) PlanNode {
   };
 
   CapturedOp* op = nullptr;
-  OpFunction* function = nullptr;         ///< null if running the op takes more than a call
+  OpFunction* function = nullptr;         ///< null if running the op takes more than a call of a function
   const Successor* successors = nullptr;  ///< `successor_count` of them
   VarState* const* written = nullptr;
   const std::uint32_t* gates_to_leave = nullptr;
   std::uint32_t successor_count = 0, written_count = 0, gate_count = 0;
   std::uint32_t awaits = 0;  ///< the number of nodes and gates that it waits for
   std::uint32_t number = 0;
-  Successor first_successor{};  ///< copy of successors[0], if any: it determines which cache line is needed next
+  Successor first_successor{};  ///< copy of successors[0], if any; it determines the next cache line that is needed
 };
 
 /// One place that each launch has at a variable.
@@ -121,7 +121,7 @@ class GraphPlan {
   }
   std::span<const std::uint32_t> roots() const { return roots_; }
   std::span<LaneState* const> lanes() const { return lanes_; }
-  /// The ops that retire variables from outside: if there are some, only one launch is possible.
+  /// The ops that retire variables from outside. If there are any, only one launch is possible.
   std::span<CapturedOp* const> retiring() const { return retiring_; }
   /// The number of gates, and of nodes with neither gates to leave nor successors: a launch ends with the last of them.
   std::int32_t ends() const { return ends_; }

@@ -52,7 +52,7 @@ void Lanes::start(LaneState& lane) {
   core_.back.policy->start(lane);
   if (core_.monitor.watchdog) core_.monitor.watchdog->start();
   core_.life.fork_gate.if_open([&] { lane.started.store(true); });
-  if (lane.removed) {  // meanwhile, by a thread that stores `started` before or after this one
+  if (lane.removed) {  // removed meanwhile, by a thread that may store `started` before or after this one
     lane.started = false;
     throw lane.removed_error();
   }
@@ -124,7 +124,7 @@ void Lanes::keep_captures(CapturedOp& op) noexcept {
   if (!op.owns_captures() || !last || last.lane->reached(last)) return;  // the caller destroys them
   OpRecord* keeper = nullptr;
   try {
-    const Entry entry(core_);  // the engine does not stop meanwhile
+    const Entry entry(core_);  // keeps the engine from stopping
     if (core_.life.phase != Life::Phase::stopped) {
       keeper = &make_keeper(entry.port());
       keep(*keeper, op.take_captures(), *op.info->lane, last, entry.port());
@@ -134,7 +134,7 @@ void Lanes::keep_captures(CapturedOp& op) noexcept {
     op.async.abandon();
     return;
   }
-  if (keeper == nullptr) core_.waits.reach(last);  // no thread is left that could end the captures later
+  if (keeper == nullptr) core_.waits.reach(last);  // no thread is left that could destroy the captures later
 }
 
 void Lanes::remove_lane(LaneId id) {

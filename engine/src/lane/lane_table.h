@@ -1,4 +1,4 @@
-// The lanes of one engine, and what they keep for devices.
+// The lanes of one engine, and the captures that they keep for devices.
 #pragma once
 
 #include <deque>
@@ -27,10 +27,11 @@ class Lanes {
   /// Lets ops be pushed to the lane. Throws if it was removed, or if no thread starts.
   void start(LaneState& lane);
   void resume(LaneState& lane) noexcept;    ///< called when the lane has room for ops that wait there
-  void end_kept(LaneState& lane) noexcept;  ///< called when the lane has reached points of what it keeps
+  void end_kept(LaneState& lane) noexcept;  ///< called when the lane has reached points of kept captures
 
   OpRecord& make_keeper(Port& port);
-  /// Keeps what a device may use in an op of the engine's own, which destroys it when the lane's point is reached.
+  /// Keeps captures that a device may still use. The engine's op `keeper` destroys them when the lane's point is
+  /// reached.
   void keep(OpRecord& keeper, Captures&& captures, LaneState& lane, Point point, Port& port) noexcept;
   /// Runs such ops. Returns the next op of this thread, or null.
   OpRecord* end_captures(OpRecord& first, Slots* slots) noexcept;

@@ -79,7 +79,7 @@ void LaneState::keep(OpRecord& op) noexcept {
 }
 
 OpRecord* LaneState::take_kept() noexcept {
-  // An answer serves several ops.
+  // One callback serves several ops.
   constexpr std::uint64_t most_at_once = 32;
   OpRecord *first = nullptr, *last = nullptr;
   std::uint64_t serial = 0;
@@ -102,8 +102,8 @@ OpRecord* LaneState::take_kept() noexcept {
 }
 
 void LaneState::end_kept_behind(std::uint64_t serial) noexcept {
-  // What is kept counts as pending, so the engine does not end before the callback. The capture is one pointer, for
-  // which std::function needs no memory.
+  // Kept ops count as pending, so the engine does not end before the callback. The capture is one pointer, for which
+  // std::function needs no memory.
   ordered->when_reached({ordered.get(), serial}, [this](const std::exception_ptr&) { core->lanes.end_kept(*this); });
 }
 

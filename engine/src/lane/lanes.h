@@ -34,33 +34,33 @@ class LaneState {
 
   Core* const core;
   const LaneId id;
-  const HostLane host;                    ///< name, device and threads; for ordered lanes, too
+  const HostLane host;                    ///< name, device and threads; used for ordered lanes, too
   const std::shared_ptr<Lane> ordered;    ///< empty for a host lane
   const std::uint64_t max_in_flight = 0;  ///< of an ordered lane
 
   std::atomic<bool> started{false};  ///< whether ops may be pushed: the running policy knows the lane
   std::atomic<bool> removed{false};  ///< whether further pushes are refused
-  /// Whether nothing is issued any more: an op that was pushed while the lane was removed fails.
+  /// Whether the lane issues nothing any more: an op that was pushed while the lane was being removed fails.
   std::atomic<bool> closed{false};
-  ThreadPool* pool = nullptr;  ///< that runs its ops, if the policy has pools; written before `started`
+  ThreadPool* pool = nullptr;  ///< the pool that runs its ops, if the policy has pools; written before `started`
 
   /// Whether the ready op may go to the policy now; otherwise the lane keeps it, until release() returns it or `resume`
   /// gives it to the policy.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
-  /// Records a point behind the work that the current op issued. Called while that op holds the lane.
+  /// Records a point after the work that the current op issued. Called while that op holds the lane.
   Point record() WINDROW_EXCLUDES(mutex_);
-  /// The current op gives the lane back; returns the next one to run, if any. `room`: whether to wait until another
-  /// point is reached if too many are not.
+  /// The current op releases the lane. Returns the next op to run, if any. `room`: whether to wait for a point if too
+  /// many are not reached.
   enum class Room { wait_for, ignore };
   OpRecord* release(Room room = Room::wait_for) WINDROW_EXCLUDES(mutex_);
-  /// Keeps an op of the engine's own until its point, which was recorded, is reached. Then core->end_kept() is called,
-  /// for several ops at a time.
+  /// Keeps an op of the engine itself until its recorded point is reached. Then core->end_kept() is called, for several
+  /// ops at a time.
   void keep(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
   /// Returns the kept ops whose points are reached, linked by Kept::next; null if there are none.
   OpRecord* take_kept() noexcept WINDROW_EXCLUDES(mutex_);
   /// Closes the lane unless an op holds it. Returns whether it is closed.
   bool close_if_idle() WINDROW_EXCLUDES(mutex_);
-  /// The error of pushes and ops after that.
+  /// The error of later pushes and ops.
   MisuseError removed_error() const;
   /// The last recorded point, empty if there is none.
   Point last() const WINDROW_EXCLUDES(mutex_);
@@ -83,12 +83,12 @@ class LaneState {
   bool lost = false;                 ///< written before the child has a second thread
 
  private:
-  /// Whether another op may be issued, as far as points that are not reached are concerned.
+  /// Whether few enough points are open to issue another op.
   bool has_room() WINDROW_REQUIRES(mutex_);
-  /// The point behind which ops go on that wait for room: half of the points are reached then, so that a callback
-  /// serves several ops.
+  /// The point that ops without room wait for. Half of the points are reached then, so that one callback serves several
+  /// ops.
   Point point_of_room() const WINDROW_REQUIRES(mutex_) { return {last_.lane, last_.serial - max_in_flight / 2}; }
-  /// Lets the waiting ops go on behind that point. The lane counts as taken meanwhile.
+  /// Resumes the waiting ops after that point. Until then the lane counts as taken.
   void resume_behind(Point point) WINDROW_EXCLUDES(mutex_);
   void end_kept_behind(std::uint64_t serial) noexcept WINDROW_EXCLUDES(mutex_);
 
@@ -98,19 +98,20 @@ class LaneState {
   Point last_ WINDROW_GUARDED_BY(mutex_);
   std::uint64_t known_reached_ WINDROW_GUARDED_BY(mutex_) = 0;  // a serial
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
-  // What is kept, about in the order of the points; the lane is asked for one point at a time.
+  // Kept ops, roughly in the order of their points; only one point at a time has a callback.
   OpRecord* first_kept_ WINDROW_GUARDED_BY(mutex_) = nullptr;
   OpRecord* last_kept_ WINDROW_GUARDED_BY(mutex_) = nullptr;
   bool asks_for_kept_ WINDROW_GUARDED_BY(mutex_) = false;
 };
 
-/// The points that an access comes after, by index: the last writer's, and for an access that writes the readers', too.
-/// The op holds the access, so no more are added; among ops that read, another may remove the writer's point.
+/// The points that an access must come after, by index: the last writer's point and, for a writing access, also the
+/// readers' points. No points are added meanwhile, since the op holds the access; another reading op may remove the
+/// writer's point.
 std::size_t marks_before(const Dep::Access& access);
 std::optional<Mark> mark_before(const Dep::Access& access, std::size_t index);
 
-/// Calls `f(mark, if_failed)` for each of them: an op fails with the writer of the data that it uses, and with no other
-/// op. Needs no memory; no lock is held while `f` runs.
+/// Calls `f(mark, if_failed)` for each of these points. An op fails only with the writer of the data that it uses.
+/// Needs no memory; no lock is held while `f` runs.
 template <class F>
 void for_each_mark(OpRecord& op, F&& f) {
   for (Dep::Access& access : op.touches()) {
@@ -121,21 +122,21 @@ void for_each_mark(OpRecord& op, F&& f) {
   }
 }
 
-/// Makes room in the op's variables for the mark that it will leave, so that leaving it cannot fail.
+/// Reserves memory in the op's variables for the mark that it will leave, so that leaving it cannot fail.
 void reserve_marks(OpRecord& op, std::size_t lanes);
 
 /// Whether a granted op is a host op, and no ordered lane has left a mark that it must respect.
 bool is_apart_from_lanes(OpRecord& op);
 
-/// Called for an op that was issued on an ordered lane: leaves its mark in the room that reserve_marks() made. The
-/// variable's residue_lock must be held.
+/// Called for an op that was issued on an ordered lane: leaves its mark in the memory that reserve_marks() reserved.
+/// The variable's residue_lock must be held.
 void leave_mark(VarState& var, AccessKind kind, const Mark& mark) noexcept;
 
 /// Forgets all marks. The variable's residue_lock must be held, or nobody else may have access.
 void drop_marks(VarState& var);
 
-/// Called for a host op that has waited for the marks before it: removes the marks that are past now. The variable's
-/// residue_lock must be held.
+/// Called for a host op that has waited for the marks before it: removes the marks that are no longer needed. The
+/// variable's residue_lock must be held.
 void clear_marks(VarState& var, AccessKind kind);
 
 }  // namespace windrow

@@ -9,7 +9,7 @@
 
 namespace windrow {
 
-/// The number of takes of one thread. Used by that thread alone.
+/// The takes of one thread. Used only by that thread.
 struct Takes {
   unsigned all = 0;
   unsigned turned = 0;  ///< takes in reverse order while ops of low priority were ready
@@ -28,7 +28,7 @@ class ByPriority {
     ++(op.priority >= 0 ? counts_.urgent : background_count_);
   }
 
-  /// The next op, or null. `others(turned)` takes an op without priority; if `turned`, from all places by turns.
+  /// The next op, or null. `others(turned)` takes an op without priority; if `turned`, from all places in rotation.
   template <class Others>
   OpRecord* take(Takes& takes, Others&& others) {
     const bool turned = ++takes.all % aging_takes == 0;

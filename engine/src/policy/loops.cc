@@ -139,7 +139,7 @@ void parallel_for(std::size_t count, std::size_t grain, LoopBody body) {
   const Running* const op = Running::innermost();
   if (op != nullptr && op->slots != nullptr && count > grain) {
     const PieceLoop loop{count, grain, body};
-    // What the thread has begun, such as a capture or a section of a lane, other threads are not in.
+    // Scopes of this thread, such as a capture or a section of a lane, do not apply to other threads.
     if (OwnThreadOnly::here() || op->op->info().lane->ordered) return Loops::run_alone(*op, loop);
     return op->slots->run_loop(*op, loop);
   }

@@ -1,6 +1,6 @@
-// The loops of one engine's ops, in which idle threads of its running policy help; see parallel.h.
+// The loops inside one engine's ops, and the idle threads of its running policy that help in them; see parallel.h.
 //
-// oneTBB distributes the pieces. Its arena has slots for the engine's own threads only, so TBB starts no threads. A
+// oneTBB distributes the pieces. Its arena has slots only for the engine's own threads, so TBB starts no threads. A
 // helper is a thread of the policy that has no op to run; the policy counts it as running. It leaves as soon as its
 // policy wants it back, and when its loop has no piece left to begin.
 #pragma once
@@ -51,10 +51,10 @@ class Loops {
   /// Runs the pieces one after the other.
   static void run_alone(const Running& op, const PieceLoop& loop);
 
-  /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this behind a fence; see
+  /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this after a fence; see
   /// ThreadPool::rouse.
   bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
-  /// Helps in such a loop, if there still is one. Without memory it does nothing, which is correct, too.
+  /// Helps in such a loop, if there still is one. If there is no memory it does nothing, which is also correct.
   void help(Leave leave) noexcept;
 
   // ---- fork; see RunningPolicy ----

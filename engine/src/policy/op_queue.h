@@ -1,4 +1,4 @@
-// A queue of ready ops, from many threads to many: moodycamel::ConcurrentQueue as the engine uses it.
+// A queue of ready ops for many producers and consumers; wraps moodycamel::ConcurrentQueue.
 #pragma once
 
 // Version 1.0.4 moved its headers.

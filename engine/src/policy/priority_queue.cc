@@ -17,7 +17,7 @@ bool runs_later(const OpRecord* a, const OpRecord* b) {
 }  // namespace
 
 PriorityQueue::Run PriorityQueue::merge(Run a, Run b) {
-  // Ops arrive roughly in order, so usually one run follows the other completely.
+  // Ops arrive roughly in order, so usually all ops of one run precede those of the other.
   if (runs_later(a.first, b.last)) std::swap(a, b);
   if (runs_later(b.first, a.last)) {
     a.last->next_ready = b.first;

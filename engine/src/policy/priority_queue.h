@@ -1,6 +1,6 @@
 // A queue of ready ops, by priority. Pure data, without threads or locks; its owner guards it.
 //
-// Ready ops are linked through themselves, so none can be lost for lack of memory.
+// Ready ops contain the links, so none can be lost for lack of memory.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace windrow {
 
-/// Highest priority first, then in the order of pushes. After a number of takes have passed over ops of lower priority,
-/// one take goes to the op that has been in the queue for longest, so that no op waits for ever.
+/// Highest priority first, then in the order of pushes. After a number of takes that passed over ops of lower priority,
+/// one take gets the op that has been in the queue for longest. So no op waits for ever.
 ///
-/// The ops are in sorted runs, which are merged like the digits of a binary counter: run k holds what is left of 2^k
-/// puts. So a put and a take cost the logarithm of the number of ops.
+/// The ops are in sorted runs, which are merged like the digits of a binary counter: run k holds the remaining ops of
+/// 2^k puts. So the cost of a put or a take is logarithmic in the number of ops.
 class PriorityQueue {
  public:
   void put(OpRecord& op) noexcept;

@@ -1,4 +1,4 @@
-// A ring of ready ops, from one thread to many: only the thread that owns the ring puts, any thread takes, in order.
+// A ring of ready ops: only the owning thread puts ops, and any thread takes them, in order.
 //
 // The owner's side is that of Chase and Lev's deque (2005). Takers, including the owner, take at the other end, so ops
 // are taken in the order in which they became ready.
@@ -23,9 +23,9 @@ class ReadyRing {
   ReadyRing() { grow(0); }
 
   // ---- the owner ----
-  /// Takers that look closely see the op at once, others after hand_over(); so takers that follow close behind the
-  /// owner do not touch the cache line that it writes. Returns false, with no effect, if the ring must grow and there
-  /// is no memory.
+  /// Takers with a close look see the op at once, others after hand_over(). So takers that have almost caught up with
+  /// the owner do not touch the cache line that it writes. Returns false, with no effect, if the ring must grow and
+  /// there is no memory.
   [[nodiscard]] bool put(OpRecord& op) noexcept {
     if (put_ - head_seen_ > own_->mask && !make_room()) [[unlikely]]
       return false;
@@ -39,8 +39,8 @@ class ReadyRing {
     if (most_kept_ > 1)
       most_kept_ = put_ - head_.load(std::memory_order_relaxed) > most_kept_ahead ? most_kept_ahead : 8;
   }
-  /// Whether the owner should hand over now. Until then idle takers find the ops, which look closely. An owner that is
-  /// far ahead of the takers hands over more seldom, since it meets them each time.
+  /// Whether the owner should hand over now. Until then only idle takers, which look closely, find the ops. An owner
+  /// that is far ahead of the takers hands over less often, since each time it contends with them.
   bool is_due() const { return put_ - handed_over_ >= most_kept_; }
   /// The number of ops not handed over; they may have been taken nevertheless.
   std::uint64_t kept() const { return put_ - handed_over_; }
@@ -61,9 +61,9 @@ class ReadyRing {
   /// The newest wanted op among the newest `most`; null if there is none.
   ///
   /// While the owner looks, it holds all ops: it moves head_ one whole ring ahead, beyond end_ and tail_. Other takers
-  /// then find nothing, and the exchange of a taker that had looked before fails, since head_ never returns to an
-  /// earlier value. Positions that are a whole ring apart share a slot, so the remaining ops need not move: put_ moves
-  /// ahead by one ring, too.
+  /// then find nothing, and the exchange of a taker that had looked earlier fails, since head_ never returns to an
+  /// earlier value. Positions that are a whole ring apart share a slot, so the remaining ops need not move: put_ also
+  /// moves ahead by one ring.
   template <class Wanted>
   OpRecord* take_newest(const Wanted& wanted, std::uint64_t most) {
     Slots& slots = *own_;
@@ -93,7 +93,7 @@ class ReadyRing {
 
   // ---- others ----
   /// The oldest op, or null if there is none. Moves more ops, up to half of them, to `mine`, the calling thread's ring:
-  /// takers of one ring then contend once for several ops, and not for each op.
+  /// so takers of one ring contend once for several ops instead of once for each.
   template <Look look = Look::plain>
   OpRecord* take_some(ReadyRing& mine) {
     Slots& my_slots = *mine.own_;
@@ -179,7 +179,7 @@ class ReadyRing {
     slots_.store(own_, std::memory_order_release);
   }
 
-  // Read often by takers; written now and then by the owner, which never reads it.
+  // Read often by takers; written occasionally by the owner, which never reads it.
   alignas(64) std::atomic<std::uint64_t> tail_{0};  // end of the ops handed over; head_ may be beyond it
   std::atomic<Slots*> slots_{nullptr};
   // Written by the owner with each op; read by takers that look closely.

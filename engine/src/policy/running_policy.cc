@@ -13,8 +13,8 @@
 namespace windrow {
 namespace {
 
-/// The policies with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the host
-/// lane, one more of one thread that only runs urgent ops.
+/// The policies with one pool for all lanes, and the policy `per_device` with a pool for each lane. With `per_device`
+/// the host lane has a second pool, of one thread that runs only urgent ops.
 class ThreadPools : public RunningPolicy {
  public:
   explicit ThreadPools(PolicyContext of) : of_(std::move(of)) {}
@@ -31,7 +31,7 @@ class ThreadPools : public RunningPolicy {
 
  private:
   ThreadPool& pool_for(const LaneState& lane) WINDROW_REQUIRES(mutex_);
-  /// Null behind the last one.
+  /// Null after the last pool.
   ThreadPool* pool_at(std::size_t index) WINDROW_EXCLUDES(mutex_);
 
  protected:
@@ -105,7 +105,7 @@ void ThreadPools::forget_threads(Copied copied) noexcept {
   for (ThreadPool& pool : pools_) pool.forget_threads(copied);
 }
 
-/// The policy `chaos`: a pool in which the order of ops is by priorities that are drawn, by a seed.
+/// The policy `chaos`: a pool that orders ops by random priorities, drawn from a seed.
 class Chaos final : public ThreadPools {
  public:
   explicit Chaos(PolicyContext of) : ThreadPools(with_pauses(std::move(of))), random_(of_.options.chaos_seed) {}

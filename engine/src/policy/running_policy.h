@@ -11,8 +11,8 @@
 
 namespace windrow {
 
-/// Slots of an engine for ops that threads of other engines run, while threads that have a slot keep it, and wait. Each
-/// op takes the slot of one such thread. A wait inside the op frees no slot. Any thread may call the members.
+/// Slots of an engine for ops that threads of other engines run. Each such op takes the slot of a thread of this engine
+/// that waits and has kept its slot. A wait inside the op frees no slot. Any thread may call the members.
 class GuestSlots final : public Slots {
  public:
   /// During its lifetime, a thread that keeps its slot waits.
@@ -43,7 +43,7 @@ class GuestSlots final : public Slots {
   void unblock_other() override {}
 
  private:
-  std::atomic<int> offered_{0};  // negative while a thread whose slot is taken goes on
+  std::atomic<int> offered_{0};  // negative while a thread continues although its slot is taken
 };
 
 /// Decides where and when ready ops run. Any thread may call the members; threads that run ops may call add(), too.
@@ -53,8 +53,8 @@ class RunningPolicy {
   /// Called before the first op, and for each lane added later before its first op. May be called again for the same
   /// lane. Throws Error if no thread can be started.
   virtual void start(LaneState& lane) = 0;
-  /// Called before the first op that other threads complete: ops may become ready on threads that must not run them.
-  /// Throws as start() does.
+  /// Called before the first op that other threads complete. Then ops may become ready on threads that must not run
+  /// them. Throws as start() does.
   virtual void expect_callbacks() {}
   /// Needs no memory, so a ready op cannot be lost.
   virtual void add(OpRecord& op) noexcept = 0;
@@ -79,7 +79,7 @@ class RunningPolicy {
   // ---- fork; see fork.h ----
   virtual void each_mutex(EachMutex f) = 0;
   /// Called in a forked child while the mutexes are held: the threads do not exist, and no op is ready. A whole policy
-  /// starts new threads. A unusable one runs nothing any more, and a thread of it that returns from its op ends.
+  /// starts new threads. An unusable one runs nothing, and a thread of it that returns from its op ends.
   virtual void forget_threads(Copied copied) noexcept = 0;
 
  private:

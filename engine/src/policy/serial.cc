@@ -1,5 +1,5 @@
 // Policy serial: ops run on the threads that push, one at a time, by priority and then in the order of the pushes.
-// Threads of its own run only ops that become ready while no such thread is there.
+// The policy's own threads run only ops that become ready while no thread pushes.
 #include <exception>
 
 #include "policy/priority_queue.h"
@@ -158,7 +158,7 @@ class Serial final : public RunningPolicy, public Slots {
   }
   /// Wakes or starts a thread if an op may be taken.
   void rouse() WINDROW_REQUIRES(mutex_) {
-    if (!may_take() || own_threads() - blocked_own_ > idle_) return;  // else one is awake, and about to look
+    if (!may_take() || own_threads() - blocked_own_ > idle_) return;  // otherwise one is awake and will look
     if (idle_ == 0) {
       spawn();
     } else {
@@ -178,7 +178,7 @@ class Serial final : public RunningPolicy, public Slots {
   }
 
   const PolicyContext of_;
-  std::atomic<bool> stands_by_{false};  // a thread was started; only saves the look
+  std::atomic<bool> stands_by_{false};  // a thread was started; only avoids taking the lock
 
   mutable Mutex mutex_;
   CondVar changed_;  // an op may be taken, the turn is free, or stopping_

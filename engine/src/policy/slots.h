@@ -20,7 +20,7 @@ inline constexpr int most_threads = 1 << 20;
 /// thread can take it during the call. Needs no memory and throws nothing.
 using Wanted = std::function<bool(OpRecord&)>;
 
-/// What a thread reads each time it has run an op. Of threads that never go on by themselves, all are 0.
+/// Numbers that a thread reads after each op. All are 0 for threads that never choose their next op.
 struct SlotCounts {
   std::atomic<int> urgent{0};  ///< ready ops of positive priority
   std::atomic<int> awake{0};   ///< threads that run ops or search for them
@@ -33,11 +33,11 @@ struct SlotCounts {
 
 class Slots {
  public:
-  /// The ops with which a thread may go on by itself, of those that its op has made ready.
+  /// Which of the ops that its op has made ready a thread may choose as its next op.
   enum class GoesOn { with_none, with_ops_of_lane, with_any };
 
   explicit Slots(GoesOn how = GoesOn::with_none, const LaneState* lane = nullptr) : goes_on_(how), lane_(lane) {}
-  /// The longest time for which a wait that was given up leaves its slot free.
+  /// The longest time for which a wait leaves its slot free after it was given up.
   static constexpr std::chrono::milliseconds longest_courtesy{10};
 
   enum class Patience {
@@ -53,25 +53,25 @@ class Slots {
   bool goes_on_with(const LaneState* lane) const {
     return goes_on_ == GoesOn::with_any || (goes_on_ == GoesOn::with_ops_of_lane && lane == lane_);
   }
-  /// Whether a thread that goes on by itself must give up its core: because ops of positive priority are ready, or
-  /// because more threads run ops than may.
+  /// Whether a thread that chooses its next op must stop doing so, because ops of positive priority are ready, or
+  /// because too many threads run ops.
   bool wants_thread_back() const { return counts_.want_thread_back(); }
   /// Whether there may be ready ops that no thread has taken up.
   virtual bool work_in_sight() const { return true; }
-  /// Called when a thread has run as many ops in a row as it may: other ready ops come first now.
+  /// Called when a thread has run the most ops in a row: other ready ops come first now.
   virtual void end_row() {}
   /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if no thread would be left to
   /// run the ops that it waits for.
   virtual void block() = 0;
-  /// Called between block() and unblock() for a wait that was given up: if an op is ready for the free slot, returns
-  /// once a thread has taken it, or after a moment. The wait's limit may be shorter than the time a thread needs to
-  /// wake up.
+  /// Called between block() and unblock() for a wait that was given up. If an op is ready for the free slot, it returns
+  /// once a thread has taken the op, or after a moment. The wait's limit may be shorter than the time that a thread
+  /// needs to wake up.
   virtual void let_others_in() {}
-  /// For a thread whose op has a slot and waits: takes a ready op that the caller runs on that slot meanwhile. Null if
-  /// none is found soon, or if other ops come first.
+  /// For a thread whose op waits and has a slot: takes a ready op for the caller to run on that slot. Null if none is
+  /// found soon, or if other ops come first.
   virtual OpRecord* take_wanted(const Wanted& wanted) = 0;
   static constexpr std::size_t most_looks = 4096;  ///< the most ops inspected by a search that ends "soon"
-  /// Whether a thread that leaves its slot to others would require one more thread, although many exist already.
+  /// Whether another thread would be needed if a thread left its slot to others, although many threads exist already.
   virtual bool lacks_threads() const = 0;
   /// The number of threads that are started for waits without asking lacks_threads().
   static constexpr int few_spares = 8;

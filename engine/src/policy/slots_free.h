@@ -1,4 +1,4 @@
-// What a waiting thread does with the slots of its ops: it leaves them to others.
+// A waiting thread leaves the slots of its ops to other threads.
 #pragma once
 
 #include "policy/slots.h"
@@ -25,7 +25,7 @@ class SlotsFree {
       kept_ = true;
     }
   }
-  /// For a wait: the thread that grants it takes the slot back.
+  /// For a wait: the thread that grants the wait takes the slot back.
   SlotsFree(Waiter& waiter, IfNobodyIsLeft then) : SlotsFree(then) {
     Running* const frame = Running::innermost();
     // If several ops have left their slots, this thread takes them back one after the other.
@@ -56,7 +56,7 @@ class SlotsFree {
 
  private:
   void take_back() {
-    // Waiting for the turns of several serial engines, one after the other, could close a cycle of threads that wait.
+    // Waiting for the turns of several serial engines in sequence could complete a cycle of waiting threads.
     const auto patience = freed_ == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
     for (Running* frame = Running::innermost(); freed_ > 0; frame = frame->outer) {
       if (!frame->has_slot()) continue;
@@ -66,9 +66,9 @@ class SlotsFree {
   }
 
   const InsideWait inside_;  // ends after the slots are taken back
-  int freed_ = 0;            // how many of the innermost frames that have a slot have left it
+  int freed_ = 0;            // how many of the innermost frames with a slot have left it
   bool kept_ = false;
-  Waiter* waiter_ = nullptr;  // through it, the granting thread may take the slot back
+  Waiter* waiter_ = nullptr;  // lets the granting thread take the slot back
 };
 
 }  // namespace windrow

@@ -75,7 +75,7 @@ template <ReadyRing::Look look>
   // A plain look starts with the ring that last had ops. A close look starts with the ring behind the last one, since a
   // ring may never become empty; it includes the thread's own ring, where ops stay while urgent ops run.
   if (look == ReadyRing::Look::close && ++worker.close_looks % 2 == 0) {
-    if (OpRecord* const op = from_others_.take()) return op;  // now and then first, since rings may never become empty
+    if (OpRecord* const op = from_others_.take()) return op;  // sometimes first, since rings may never become empty
   }
   PoolRing*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;
   PoolRing* const begin = look == ReadyRing::Look::plain ? last : behind(last);
@@ -104,7 +104,7 @@ template <ReadyRing::Look look>
 
 OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
   if (of_.options.policy == Policy::chaos) {
-    // While spare threads may come, keep to the order: they can run ops that the wait does not depend on.
+    // While spare threads can still be added, keep the order: they can run ops that the wait does not depend on.
     const bool few_wait = spares() < std::min(few_spares, of_.options.max_spare_threads);
     return by_priority_.take_wanted(wanted, few_wait ? PriorityQueue::Search::near : PriorityQueue::Search::all);
   }
@@ -117,13 +117,13 @@ OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
 }
 
 OpRecord* ThreadPool::take_wanted_anywhere(const Wanted& wanted) {
-  // One thread at a time: while one thread looks, others would find nothing.
+  // One thread at a time: while one thread searches, others would find nothing.
   MutexLock lock(search_mutex_);
   const auto keep = [&](OpRecord& op) {
     if (!searched_->put(op)) by_priority_.put(op);
   };
-  // Move all ready ops to where they can be inspected. Limited to those that are there now: other threads may put as
-  // fast as this thread takes.
+  // Move the ops that are ready now to where they can be inspected. Not more, since other threads may put ops as fast
+  // as this thread takes them.
   for (PoolRing* ring = first(); ring != nullptr; ring = ring->next) {
     if (ring == searched_) continue;
     for (std::uint64_t left = ring->size(); left > 0; --left) {
@@ -174,7 +174,7 @@ void ThreadPool::rouse() {
   // looks for ready ops. So either it sees the op, or this thread sees the lowered count.
   AsymmetricFence::light();
   if (counts_.awake.load(std::memory_order_relaxed) >= counts_.most_awake) return;
-  // A read by a write: of this thread and one that stops searching, the later one sees what the earlier one did.
+  // A read-modify-write: if another thread stops searching, the later of the two sees what the earlier one did.
   if (searching_.fetch_add(0, std::memory_order_acq_rel) > 0) return;
   if (counts_.awake.load(std::memory_order_seq_cst) < counts_.most_awake) wake_or_spawn();
 }
@@ -250,8 +250,8 @@ OpRecord* ThreadPool::search(Worker& worker) {
     }
     if (loops_.want_help()) {
       help();
-      // Look closely from now on: plain looks would miss an op that its pusher keeps, and the thread would come back
-      // here for ever.
+      // Look closely from now on: plain looks would miss an op that its pusher keeps, and the thread would loop for
+      // ever.
       looks = plain_searches;
     }
     if (looks < spinning_searches) {
@@ -347,7 +347,7 @@ void ThreadPool::block() {
   MutexLock lock(mutex_);
   ++blocked_;
   counts_.awake.fetch_sub(1, std::memory_order_seq_cst);
-  // Other threads also take the ops of a pool that helps.
+  // Other threads also take the ops of a helping pool.
   if (helps_ == nullptr && threads() == blocked_ && !spawn()) {
     --blocked_;
     ++counts_.awake;

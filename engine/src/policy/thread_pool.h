@@ -1,6 +1,6 @@
-// Threads that run ready ops, a limited number at a time. Each thread has a ring of ready ops, and so has each thread
-// that pushes, in the first pool that it puts an op into; a thread whose ring is empty takes from other rings. All
-// other threads share one queue: those of other pools, and those that only complete ops.
+// Threads that run ready ops, a limited number at a time. Each thread has a ring of ready ops. Each pushing thread also
+// has one, in the first pool into which it puts an op. A thread whose ring is empty takes from other rings. All other
+// threads (those of other pools, and those that only complete ops) share one queue.
 //
 // A thread continues with an op that its own op made ready, without asking the pool (core/run.cc), so a chain stays on
 // its core. The pool sees the other ready ops.
@@ -30,7 +30,7 @@
 namespace windrow {
 
 struct ThreadPoolOptions {
-  int threads;       ///< at most so many ops run at a time
+  int threads;       ///< at most this many ops run at a time
   std::string name;  ///< for messages
   /// The lane whose ops the pool gets; null if it gets those of all lanes.
   const LaneState* lane = nullptr;
@@ -102,9 +102,9 @@ class ThreadPool final : public Slots {
   };
 
   using Clock = std::chrono::steady_clock;
-  /// The looks of a search: the first `spinning_searches` at growing intervals, of which the first `plain_searches` do
-  /// not look closely; then with a yield in between, for `patience`, or `lone_patience` if no other thread searches.
-  /// For `crowded_for` after a yield of `long_yield`, threads that find nothing sleep at once.
+  /// The looks of a search. The first `spinning_searches` looks come at growing intervals; the first `plain_searches`
+  /// of them are plain. Then the thread yields between looks, for `patience`, or for `lone_patience` if no other thread
+  /// searches. For `crowded_for` after a yield of `long_yield`, threads that find nothing sleep at once.
   static constexpr int plain_searches = 6, spinning_searches = 16;
   static constexpr std::chrono::microseconds patience{25}, lone_patience{500}, long_yield{250}, crowded_for{5000};
 
@@ -137,7 +137,7 @@ class ThreadPool final : public Slots {
   /// Whether a thread that is asleep would find something to do.
   bool worth_waking() const { return loops_.want_help() || work_in_sight(); }
   bool too_many_awake() const { return counts_.awake.load(std::memory_order_relaxed) > counts_.most_awake; }
-  /// The searching thread helps in a loop until there is work for it elsewhere; then it continues to search.
+  /// The searching thread helps in a loop until there is other work for it; then it continues to search.
   void help() noexcept;
   void wake_or_spawn() WINDROW_EXCLUDES(mutex_);
   bool spawn() WINDROW_REQUIRES(mutex_);
@@ -152,7 +152,7 @@ class ThreadPool final : public Slots {
   const PolicyContext of_;
   const std::string name_;
   ThreadPool* const helps_;
-  std::atomic<ThreadPool*> helper_{nullptr};  // takes urgent ops of this pool, too; set before the first op
+  std::atomic<ThreadPool*> helper_{nullptr};  // also takes urgent ops of this pool; set before the first op
   Loops loops_;
   ByPriority by_priority_{counts_};  // also holds ops for which there was no memory elsewhere
   OpQueue from_others_;              // ops that threads without a ring here have made ready
@@ -163,7 +163,7 @@ class ThreadPool final : public Slots {
   std::atomic<PoolRing*> first_{nullptr};  // of the list of all rings, which `next` links
 
   Mutex search_mutex_;  // taken before the other one
-  PoolRing* searched_;  // what a search has inspected; fixed; its owner is the thread that holds search_mutex_
+  PoolRing* searched_;  // ops that a search has inspected; fixed; owned by the thread that holds search_mutex_
   mutable Mutex mutex_;
   CondVar woken_;
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);

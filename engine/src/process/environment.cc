@@ -14,7 +14,7 @@
 namespace windrow {
 namespace {
 
-/// The value of an environment variable. Empty if the variable is not set, or set to nothing.
+/// The value of an environment variable; none if the variable is not set or empty.
 std::optional<std::string_view> from_environment(const char* variable) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -52,7 +52,8 @@ int chosen_workers() {
 
 namespace {
 
-/// Default options if the environment is wrong. The constructor of Engine then reads the environment again, and throws.
+/// Default options if the environment has an invalid value. The constructor of Engine then reads the environment again,
+/// and throws.
 constexpr Policy wrong_policy{-1};
 constexpr int wrong_workers = std::numeric_limits<int>::min();
 
@@ -73,7 +74,7 @@ int workers() noexcept { return chosen_or(wrong_workers, chosen_workers); }
 }  // namespace environment
 
 void refuse_wrong_environment(EngineOptions& options) {
-  // The environment may have changed since the options were made, and be right now.
+  // The environment may have been corrected since the options were made.
   if (options.policy == wrong_policy) options.policy = chosen_policy();
   if (options.workers == wrong_workers) options.workers = chosen_workers();
 }

@@ -1,4 +1,4 @@
-// What environment variables set: defaults of EngineOptions, and the file of a trace.
+// Settings from environment variables: defaults of EngineOptions, and the file of a trace.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace windrow {
 
-/// Throws MisuseError if the options depend on a wrong value in the environment.
+/// Throws MisuseError if the options depend on an invalid value in the environment.
 void refuse_wrong_environment(EngineOptions& options);
 
-/// The number of this process among those that a launcher has started together; none if none has. As Open MPI,
-/// launchers with PMI and Slurm say it in the environment.
+/// The number of this process among those that a launcher has started together; none without a launcher. Reads the
+/// variables of Open MPI, of launchers with PMI, and of Slurm.
 std::optional<int> process_number();
 
 /// The path at which the calling engine must save its trace, from WINDROW_TRACE; empty if that is not set. Each call

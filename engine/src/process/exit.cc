@@ -15,7 +15,7 @@
 namespace windrow {
 namespace {
 
-/// How long engines wait at the exit for the next op to finish; and how long if nothing is under way.
+/// At the exit, how long engines wait for the next op to finish; and how long if nothing is under way.
 constexpr std::chrono::seconds patience_at_exit{10};
 constexpr std::chrono::milliseconds look_at_exit{20};
 

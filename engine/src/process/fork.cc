@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-/// The interval at which a thread that waits for engines to come to rest looks at them.
+/// The interval at which a forking thread checks whether engines have come to rest.
 constexpr std::chrono::microseconds between_looks{100};
 
 /// Calls f for these mutexes in the order in which they are locked.

@@ -1,4 +1,4 @@
-// What engines do around fork(), so that engines in a forked child work, or report why they do not.
+// The actions of engines around fork(), so that engines in a forked child work, or report why they do not.
 //
 // Only the thread that forks exists in the child. So before the process is copied, each engine is brought to a state
 // that needs no other thread. First, pushes from outside are held at the engine's gate until nothing is pending. Then
@@ -106,7 +106,7 @@ struct Passage {
   std::atomic<Outcome> state{Outcome::awaited};
 };
 
-/// The engines of the process. A thread that forks holds the mutex from its last look at the engines until the copy is
+/// The engines of the process. A thread that forks holds the mutex from its last check of the engines until the copy is
 /// made.
 class Forks {
  public:
@@ -151,7 +151,7 @@ class Forks {
   std::vector<std::shared_ptr<Lane>> lost_lanes_ WINDROW_GUARDED_BY(mutex_);
 };
 
-/// For the mutexes of tables that the process has once.
+/// Visits the mutexes of process-wide tables.
 void each_mutex_of_names(EachMutex f);
 void each_mutex_of_page_guards(EachMutex f);
 /// Locked last and unlocked first, since callables are made and destroyed with other mutexes held.

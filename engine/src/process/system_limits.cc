@@ -34,7 +34,7 @@ std::vector<std::string> words_of(const std::string& file) {
   return all;
 }
 
-/// None for "max" and whatever else is no whole number.
+/// None for "max" and other text that is not a whole number.
 std::optional<std::int64_t> number_of(const std::string& word) {
   std::int64_t number = 0;
   const char* const end = word.data() + word.size();
@@ -63,7 +63,7 @@ std::vector<std::string> folders_of(const std::string& root, std::string_view co
     if (controller.empty() ? !controllers.empty() : !has_word(controllers, controller)) continue;
     const std::string mounted = root + "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controllers);
     std::string inside = entry.substr(second + 1);
-    // In a container, the path may be that outside of it, whose beginning is what is mounted.
+    // In a container, the path may be the one outside of it, and only its beginning is mounted.
     std::error_code error;
     while (!inside.empty() && !std::filesystem::exists(mounted + inside, error)) inside.erase(0, inside.find('/', 1));
     for (; inside.size() > 1; inside.erase(std::min(inside.rfind('/'), inside.size() - 1))) {
@@ -126,7 +126,7 @@ SystemLimits system_limits(const std::string& root) {
 }
 
 int default_workers() {
-  // The affinity may change, and costs little to ask for. More CPUs than cores are no limit.
+  // The affinity may change, and reading it is cheap. A quota of more CPUs than cores is no limit.
   static const double cpus = [] {
     const auto found = system_limits().cpus;
     return found ? found->limit : 1e9;

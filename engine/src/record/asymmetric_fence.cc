@@ -27,8 +27,8 @@ void AsymmetricFence::heavy() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!is_asymmetric_.load(std::memory_order_relaxed)) return;
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
-  // The system no longer permits the call. After this sleep the writes that other threads made before it are visible:
-  // no processor holds back a write for so long.
+  // The system no longer permits the call. After this sleep, earlier writes of other threads are visible: no processor
+  // delays a write for so long.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
 #endif
 }

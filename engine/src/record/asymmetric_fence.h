@@ -1,9 +1,9 @@
 // A fence with two halves: a light one for every op, which costs nothing, and a heavy one for rare events, which costs
 // microseconds.
 //
-// If one thread writes A, passes the light half and reads B, and another writes B, passes the heavy half and reads A,
-// at least one of them sees what the other wrote. On Linux the heavy half makes all threads of the process pass a
-// fence, by the system call membarrier. Without that call both halves are fences.
+// Suppose one thread writes A, passes the light half and reads B, and another writes B, passes the heavy half and reads
+// A. Then at least one of them sees what the other wrote. On Linux the heavy half makes all threads of the process pass
+// a fence, by the system call membarrier. Without that call both halves are fences.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@
 
 namespace windrow {
 
-/// A value that a thread which only looks may read at any time. It orders nothing.
+/// A value that other threads may read at any time. It orders nothing.
 template <class T>
 class Relaxed {
  public:
@@ -28,7 +28,7 @@ struct StdAtomics {
   /// Data without synchronisation of its own: the protocol passes it from thread to thread.
   template <class T>
   using Plain = T;
-  /// The same for what a search for cycles of waits looks at meanwhile.
+  /// The same for data that a concurrent search for cycles of waits reads.
   template <class T>
   using Seen = Relaxed<T>;
 

@@ -1,4 +1,4 @@
-// Memory of large callables. Freed slots form batches, in which threads exchange them.
+// Memory of large callables. Threads exchange freed slots in batches.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr std::size_t line = CallableMemory::alignment;
 constexpr std::size_t classes = 16;  // of 1 line, of 2 lines and so on; larger callables come from the heap
 constexpr int slots_of_batch = 32;
 
-/// What a free slot holds. A batch is known by its first slot.
+/// The contents of a free slot. The first slot of a batch represents the batch.
 struct Slot {
   Slot* next;        ///< of the batch
   Slot* next_batch;  ///< of a list of batches; in first slots only
@@ -47,7 +47,7 @@ class Depot {
 static_assert(std::is_trivially_destructible_v<Depot>);
 constinit Depot depot;
 
-/// Slabs are never freed. The list of them lets leak checkers know them.
+/// Slabs are never freed. They are listed so that leak checkers find them.
 struct Slab {
   Slab* next;
 };
@@ -68,7 +68,7 @@ Slot* new_batch(std::size_t slot_bytes) {
 /// The slots of one class that a thread keeps: at most two batches.
 struct FreeSlots {
   Slot* slots = nullptr;
-  int count = 0;          ///< too high after a batch that an ending thread has left, which may be smaller than others
+  int count = 0;          ///< too high after a batch of an ended thread, which may be smaller than others
   Slot* spare = nullptr;  ///< a batch that counted as full
 };
 
@@ -112,7 +112,7 @@ void load_slots(FreeSlots& free, std::size_t size_class) {
   free.count = slots_of_batch;
 }
 
-/// The free slots are none, or count as a full batch. Afterwards they are none.
+/// Gives away the free slots: there are none, or they count as a full batch. Afterwards there are none.
 void unload_slots(FreeSlots& free, std::size_t size_class) noexcept {
   expect_end_of_thread();
   free.count = 0;
@@ -127,7 +127,7 @@ void unload_slots(FreeSlots& free, std::size_t size_class) noexcept {
 #define WINDROW_HAS_FEATURE(name) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || WINDROW_HAS_FEATURE(address_sanitizer)
-constexpr bool use_again = false;  // so that uses after the end are found
+constexpr bool use_again = false;  // so that uses after the free are found
 #else
 constexpr bool use_again = true;
 #endif

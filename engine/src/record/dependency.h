@@ -1,7 +1,7 @@
 // Decides which ops may run: each variable has a chain of versions, each op a count of the grants it still lacks.
 //
-// This is the heart of the engine. It knows no threads, no callables and no errors. It is a template on its atomics, so
-// that an interleaving checker compiles the same code, and on the record of an op, which the engine extends.
+// This is the heart of the engine. It knows no threads, no callables and no errors. It is a template on its atomics and
+// on the record of an op: so an interleaving checker compiles the same code, and the engine extends the record.
 //
 // Each exclusive access makes a new version of its variable; versions.h shows the data of a version.
 //
@@ -11,7 +11,7 @@
 //          the same order at each variable, so no cycle can arise. Only joins take lock bits. While a single thread
 //          joins, no lock bit is needed.
 //   leave  touches versions and no variable, so that ops that leave do not contend with ops that join. It closes the
-//          versions that the op has made, counts the op's reads as left, and grants the accesses that this sets free.
+//          versions that the op has made, counts the op's reads as left, and grants the accesses that this unblocks.
 //   join_each enters several ops of one access each in one atomic step. Each of them leaves as soon as it can. Waits
 //          use this.
 //   Commuting accesses share a version, as reads do; their order is decided elsewhere (core/commuting.cc). A fence
@@ -51,7 +51,7 @@ struct Dependency : Versions<Atomics, Record> {
   enum class Join { ready, waiting, refused };
   using Joiners = typename Versions::Joiners;
 
-  /// Enters the op at all its variables in one atomic step; `count` is the one that place() was given. If one of the
+  /// Enters the op at all its variables in one atomic step; `count` must be the argument of place(). If one of the
   /// variables is retired, returns `refused` and enters nothing. Otherwise calls `prepare()`, which must not throw,
   /// before any other thread can reach the op. When `waiting` is returned, the op may already run on another thread, or
   /// be gone. Calls `drop(op)` for each op whose record became free.
@@ -110,9 +110,9 @@ struct Dependency : Versions<Atomics, Record> {
     return var.tickets_ == ticket + 1;
   }
 
-  /// Removes the finished op from its chains. Calls `visit(access)` once for each access while it is still granted,
-  /// `ready(op)` once for each op that became ready, and `drop(op)` once for each op whose record became free, possibly
-  /// this one.
+  /// Removes the finished op from its chains. Calls `visit(access)` once for each access while it is still granted.
+  /// Calls `ready(op)` once for each op that became ready, and `drop(op)` once for each op whose record became free,
+  /// possibly this one.
   template <class Visit, class Ready, class Drop>
   [[gnu::always_inline]] static void leave(Record& op, Visit&& visit, Ready&& ready, Drop&& drop) {
     if (op.count() != 1) return leave_several(op, visit, ready, drop);
@@ -155,7 +155,7 @@ struct Dependency : Versions<Atomics, Record> {
   using Versions::is_open, Versions::top_of, Versions::word_of, Versions::counting, Versions::op_of, Versions::in_order;
   using Versions::is_stale, Versions::lock_all, Versions::unlock_all, Versions::hold;
 
-  /// Whether the access may not share the last version with the accesses that do, if there are any.
+  /// Whether the access cannot share the last version with the accesses that share it now, if there are any.
   static bool is_unlike(const Access& access) {
     return access.var().commuting_ != access.commutes() && !access.exclusive();
   }
@@ -220,7 +220,8 @@ struct Dependency : Versions<Atomics, Record> {
     return before == granted + 1 ? Join::ready : Join::waiting;
   }
 
-  /// Enters a fence before each access that is unlike those that share its version: all fences, or none if one throws.
+  /// Enters a fence before each access that cannot share its version with the others there. Enters all fences, or none
+  /// if one throws.
   template <class Drop, class MakeFence>
   [[gnu::noinline]] static void enter_fences(std::span<const Access> accesses, Drop& drop, MakeFence& make_fence) {
     Op* made = nullptr;
@@ -364,7 +365,7 @@ struct Dependency : Versions<Atomics, Record> {
   [[gnu::always_inline]] static void end_version(Access& version, const Var& var, Drop& drop) {
     if (&version == &var.genesis_) return;
     Record& op = op_of(version);
-    // acq_rel: the thread that ends the last version has seen the others end.
+    // acq_rel: the thread that ends the last version sees what the others did.
     const bool several = op.shape_ & Op::several_versions;
     if (!several || op.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) drop(op);
   }

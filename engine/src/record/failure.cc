@@ -218,7 +218,7 @@ void FailureLog::set(VarState& var, FailurePtr poison) noexcept {
 void FailureLog::clear(VarState& var) {
   if (!var.poison) return;
   RootFailure& root = root_of(var.poison);
-  // In this order the log still holds the root, so that the root, whose destructor runs user code, does not end here.
+  // In this order the log still holds the root. So it is not destroyed here, where its destructor would run user code.
   set(var, nullptr);
   --root.carriers;
   --poisoned_;

@@ -15,10 +15,10 @@ namespace windrow {
 
 class FailureLog;
 
-/// A root failure, with the state needed to report it at least once, but not for ever.
+/// A root failure, with the state needed to report it at least once, but not repeatedly for ever.
 struct RootFailure : Failure {
   std::uint32_t engine = 0;  ///< the number of the engine whose log made it
-  /// The exception that `error` nests, or null. Failures that nest one exception are one event.
+  /// The exception that `error` nests, or null. Failures that nest the same exception are one event.
   std::exception_ptr nested = {};
   /// The number of variables that carry this failure or a consequence of it. Written by ops with exclusive access to
   /// such a variable.
@@ -71,15 +71,15 @@ class FailureLog {
   std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
   /// Marks these as reported, and drops the roots that need no further report.
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
-  /// The roots that were never reported. Of those that nest one exception only the first, and none if a root that
-  /// failed with that exception itself is listed, or if the exception was reported.
+  /// The roots that were never reported. Of roots that nest the same exception, returns only the first. Returns none of
+  /// them if a root that failed with that exception itself is listed, or if the exception was reported.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   using Roots = std::vector<std::shared_ptr<RootFailure>>;
-  /// What the caller destroys without the lock, since destroying an exception runs user code.
+  /// Objects that the caller destroys without the lock, since destroying an exception runs user code.
   struct Dropped {
     Roots roots;
     std::vector<std::exception_ptr> nested;
@@ -88,7 +88,7 @@ class FailureLog {
   FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error, std::string changes) noexcept
       WINDROW_EXCLUDES(mutex_);
 
-  /// Ends the old poison without the lock.
+  /// Destroys the old poison without the lock.
   void set(VarState& var, FailurePtr poison) noexcept WINDROW_EXCLUDES(mutex_);
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
   /// Removes the roots that need no further report; none if there is no memory for the list.
@@ -100,7 +100,7 @@ class FailureLog {
   Mutex mutex_;  // also held to change a variable's poison, so that poison_of() may read it at any time
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;
-  /// What removed roots nested: the latest ones, from `next_pruned_` on.
+  /// The latest exceptions that removed roots nested, from `next_pruned_` on.
   std::array<std::exception_ptr, 64> pruned_ WINDROW_GUARDED_BY(mutex_);
   std::size_t next_pruned_ WINDROW_GUARDED_BY(mutex_) = 0;
 };

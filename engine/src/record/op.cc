@@ -49,7 +49,7 @@ std::string changes_of(OpRecord& op) noexcept try {
 
 const VarState* find_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
   for (const Dep::Access& access : accesses) {
-    // Not in a later life of the variable, whose name would mislead.
+    // Skips a variable in a later life, whose name would mislead.
     VarState& var = var_of(access);
     if (Dep::generation(var, joiners) == access.generation() + 1) return &var;
   }

@@ -1,4 +1,4 @@
-// The records behind the interface: one for each pushed op, one for each variable.
+// The engine's records: one for each pushed op, one for each variable.
 #pragma once
 
 #include <algorithm>
@@ -64,26 +64,26 @@ struct Waiter {
   std::vector<Awaited> points;  ///< the points that the thread still has to wait for
 
   /// The Slots object in which the thread's op has freed its slot, else null. Either the waiting thread or the thread
-  /// that grants the wait exchanges this pointer for null, and then takes the slot back. If it is the latter, the slot
-  /// is taken before any thread can conclude that no thread is left.
+  /// that grants the wait exchanges this pointer for null, and then takes the slot back. If the granting thread does
+  /// so, the slot is taken before any thread can conclude that no thread is left.
   std::atomic<Slots*> left{nullptr};
 };
 
-/// The function of an op on an ordered lane, after its call. The device may still use what it has captured.
+/// The function of an op on an ordered lane, after its call. The device may still use its captures.
 using Captures = std::variant<OpFunction, AsyncFunction>;
 
 /// Captures that their lane keeps until it reaches a point.
 struct Kept {
   Captures captures;
   std::uint64_t point;       ///< its serial
-  OpRecord* next = nullptr;  ///< what the lane keeps behind it, or what ends with it
+  OpRecord* next = nullptr;  ///< the next kept op of the lane, or of those that end together
 };
 
 struct AsyncBody {
   explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
 
   AsyncFunction function;
-  /// The poison that prevents the op from running, or would if the op did not run always.
+  /// The poison that prevents the op from running, unless the op is marked run_always.
   FailurePtr poison;
   std::exception_ptr error;  ///< thrown by the function
   /// The argument of the OnComplete. Written by its caller before it counts `parts` down.
@@ -93,7 +93,8 @@ struct AsyncBody {
   OpRecord* keeper = nullptr;  ///< see Lanes::keep()
   /// Counts the function's return and the OnComplete's call. The op finishes when both have happened.
   std::atomic<int> parts{2};
-  /// Both have happened, but the thread of the second has no memory for a port: a thread of the engine finishes the op.
+  /// Both have happened, but the thread of the later one has no memory for a port, so a thread of the engine finishes
+  /// the op.
   bool left_to_engine = false;
 };
 
@@ -127,7 +128,7 @@ class OpRecord : public Dep::Op {
   /// The base of the ids of one thread's ops; `thread` numbers threads in the order of their first pushes. Beyond
   /// 65,535 threads, several threads share a base.
   static constexpr OpId first_id(std::uint32_t thread) { return OpId{thread % 0xffff} << (64 - thread_bits); }
-  /// Waits have ids of their own, so that the ids of ops do not depend on who waits.
+  /// Waits have separate ids, so that the ids of ops do not depend on waits.
   static constexpr OpId first_wait_id = OpId{0xffff} << (64 - thread_bits);
   /// The id of all gates of launches and all fences, which count as waits.
   static constexpr OpId gate_id = ~OpId{0};
@@ -149,7 +150,7 @@ class OpRecord : public Dep::Op {
     after_end = engine_has_ended;
   }
 
-  // The body, which is set once.
+  // The body is set once.
   Body body() const { return body_; }
   void set_function(OpFunction&& function) {
     table_ = function.table();
@@ -181,7 +182,7 @@ class OpRecord : public Dep::Op {
 
   /// The op's accesses. Those of a node are stored with the graph.
   std::span<Dep::Access> touches() { return body_ == Body::node ? touches_of_node() : accesses(); }
-  /// Whether the op ends a variable's life, be it only until the graph's next launch.
+  /// Whether the op ends a variable's life, perhaps only until the graph's next launch.
   bool ends_variable() { return retires() || (body_ == Body::node && node_ends_variable()); }
   /// Whether the op ends a variable's life for good.
   bool ends_variable_for_good() { return retires() || (body_ == Body::node && node_ends_variable_for_good()); }
@@ -204,7 +205,7 @@ class OpRecord : public Dep::Op {
     return OpFunction::taken_from(*table_, place());
   }
 
-  /// As end_body, but neither calls nor destroys anything of the program: what it owns is leaked.
+  /// As end_body, but neither calls nor destroys anything of the program; what the body owns is leaked.
   void abandon_body() noexcept;
 
   /// Whether the body is a function, and the op neither retires a variable nor commutes.
@@ -215,8 +216,7 @@ class OpRecord : public Dep::Op {
     body_ = Body::none;
   }
 
-  /// Called when a node of a launch has finished. Inverts its id, and makes it await its predecessors again. `awaits`
-  /// is the number of these.
+  /// Called when a node of a launch has finished. Inverts its id, and makes it await its `awaits` predecessors again.
   void end_node(std::uint32_t awaits) {
     lost = false;
     set_id(~id());
@@ -228,8 +228,8 @@ class OpRecord : public Dep::Op {
   /// The time at which a ready op was put into a queue, on the queue's own clock. Not negative.
   std::int32_t stamp() const { return pending.load(std::memory_order_relaxed); }
   void stamp(std::int32_t when) { pending.store(when, std::memory_order_relaxed); }
-  /// The stage is stored in the pending counter, which is free once all accesses are granted. Written by whoever the op
-  /// was given to.
+  /// The stage is stored in the pending counter, which is free once all accesses are granted. Written by the thread to
+  /// which the op was given.
   void set_stage(Stage stage) { pending.store(static_cast<std::int32_t>(stage), std::memory_order_relaxed); }
   Stage stage() const {
     const std::int32_t value = pending.load(std::memory_order_relaxed);
@@ -309,7 +309,7 @@ struct Residue {
 /// run and leave.
 ///
 /// `poison` and `version` are written by an op with exclusive access as it leaves. An op that has access may read them.
-/// Others read `poison` with the mutex of the FailureLog, which each write holds.
+/// Other threads read `poison` under the mutex of the FailureLog, which is also held for each write.
 struct alignas(64) VarState : Dep::Var {
   alignas(64) FailurePtr poison;
   std::atomic<std::uint64_t> version{0};
@@ -319,14 +319,14 @@ struct alignas(64) VarState : Dep::Var {
   std::atomic<bool> marked{false};
   bool turn_taken = false;           ///< whether a commuting op has its turn; guarded by residue_lock
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
-  /// The ops that commute here take turns. Those that wait for their turn form a ring linked by `next_ready`; this is
-  /// the last of them, or null. Guarded by residue_lock.
+  /// Ops that commute here take turns. The ops that wait for their turn form a ring linked by `next_ready`; this is the
+  /// last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
   std::atomic<std::int32_t> index{VarName::no_value};  ///< of its name
   std::int16_t writers = 0, async_users = 0;           ///< belong to AccessCheck
 };
 
-/// The name of a variable for people: "x", "tiles[5]", or "".
+/// The readable name of a variable: "x", "tiles[5]", or "".
 std::string name_of(const VarState& var);
 std::string name_of(std::string_view name, std::int32_t index);
 /// Names with their indices, sorted, each between quotes: the first four, and how many more there are.
@@ -356,14 +356,14 @@ struct VarPlace {
   }
 };
 
-/// Counts an op that had exclusive access. That op calls this.
+/// Counts an op that had exclusive access. Called by that op.
 inline void count_version(VarState& var) {
   var.version.store(var.version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 inline VarState& var_of(const Dep::Access& access) { return static_cast<VarState&>(access.var()); }
 
-/// The access, with a commuting one turned into a mutating one: the ops of a graph, and waits, do not commute.
+/// The access, but mutate instead of commute: the ops of a graph, and waits, do not commute.
 inline Dep::Access in_order(Dep::Access access) {
   if (access.commutes()) access.strengthen(AccessKind::mutate);
   return access;

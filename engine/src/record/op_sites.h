@@ -10,7 +10,7 @@
 
 namespace windrow {
 
-/// All descriptions of one engine. They live as long as the engine: places times names times lanes are few.
+/// All descriptions of one engine. They live as long as the engine: there are few combinations of place, name and lane.
 class OpSites {
   template <class AnyPort>
   static auto& cache(AnyPort& port, const SiteKey& key) {

@@ -32,8 +32,8 @@ struct Ports::OfThread {
   Taken adopted{};                      ///< the port that an engine's own thread was started with; else engine 0
   std::vector<Taken>* taken = nullptr;  ///< null while there is none
 
-  /// Makes the thread's end return the ports. Needs no memory in a process with few keys. If it fails, the ports stay
-  /// taken as long as their engine lives.
+  /// Ensures that the ports are returned when the thread ends. Needs no memory in a process with few keys. If it fails,
+  /// the ports stay taken as long as their engine lives.
   void end_with_thread() noexcept {
     static const Key key;
     if (key.made) pthread_setspecific(key.value, this);
@@ -137,7 +137,7 @@ void Ports::give_back(Port& port) {
 }
 
 Ports::Sums Ports::sums() const {
-  // Counts finished ops and waits first. So nothing is missed that was pending at the moment between the two loops.
+  // Counts finished ops and waits first, so that everything pending at the moment between the two loops is counted.
   std::uint64_t waits_left = 0;
   Sums sums;
   for (Port* port = first(); port != nullptr; port = port->next) {

@@ -1,4 +1,4 @@
-// Per-thread state of an engine. A port holds what would otherwise be a cache line that all threads write.
+// Per-thread state of an engine. Without ports, all threads would write the same cache line.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ struct CachedSite {
 struct alignas(64) Port {
   /// The port's thread is inside while it makes and enters a record. Another thread may close the turnstile.
   Turnstile entry;
-  /// What the port's thread is in the middle of. Only that thread reads it.
+  /// What the port's thread is doing. Only that thread reads it.
   enum class Busy : std::uint8_t { no, entering, capturing, refusing };
   Busy busy = Busy::no;
   Capture* capture = nullptr;    ///< while the thread captures
@@ -83,13 +83,13 @@ struct alignas(64) Port {
   Dep::Var* last_var = nullptr;  ///< of the last op with a single access; kept while no other thread enters records
 
   int pushes_to_look = 1;       ///< the number of pushes until the thread looks how many ops are pending
-  std::uint64_t allowance = 0;  ///< up to this many pending ops the thread is not held back, since that was in vain
+  std::uint64_t allowance = 0;  ///< the thread may push up to this many pending ops, since holding it back did not help
   bool completes_ops = false;   ///< whether this foreign thread has completed ops that others wait for
 
   static constexpr std::size_t most_left_behind = 16;
   std::vector<VariableWait> left_behind;  ///< waits that timed out; their memory is reserved before a wait is entered
 
-  PoolRing* ring = nullptr;               ///< of the ops that the thread has made ready, in the pool that it belongs to
+  PoolRing* ring = nullptr;               ///< ring of the ops that the thread has made ready; belongs to a pool
   const char* refuses_because = nullptr;  ///< while the thread is in a PushRefusal
 
   /// Whether pushes of the thread do not enter the chains.
@@ -109,7 +109,7 @@ struct alignas(64) Port {
   }
 };
 
-/// A scope in which pushes of the port's thread enter the chains in any case.
+/// A scope in which pushes of the port's thread always enter the chains, even in a capture or a refusal.
 class BypassCapture {
  public:
   explicit BypassCapture(Port& port) : port_(port), before_(std::exchange(port.busy, Port::Busy::no)) {}
@@ -140,8 +140,8 @@ class Ports {
     return last.engine == engine_ ? last.port : find_if_any();
   }
 
-  /// Called when the calling thread has made ready all its ops, or is about to wait: publishes those that were kept
-  /// back to be published together with later ones.
+  /// Publishes ops that the calling thread has made ready but kept, to publish them together with later ones. Called
+  /// when the thread has made ready all its ops, or is about to wait.
   void hand_over() noexcept {
     const Port* const port = mine_if_any();
     if (port != nullptr && port->ring != nullptr && port->ring->kept() > 0) port->ring->hand_over();
@@ -189,7 +189,7 @@ class Ports {
 
   // ---- fork; see fork.h ----
   static void each_mutex_of_process(EachMutex f);
-  /// As Stopped, until go_on(). If a thread has not left a push after so many looks, reopens all ports and returns
+  /// As Stopped, until go_on(). If a thread has not left a push after this many looks, reopens all ports and returns
   /// false. A thousand looks take about 50 ms.
   bool try_stop(int looks = 1000);
   void go_on();

@@ -1,9 +1,9 @@
 // The memory of op records: an engine's pool, and a cache for each thread that pushes or finishes ops.
 //
-// One thread makes a record and another frees it, so the caches exchange full and empty magazines through the pool
-// (Bonwick and Adams 2001), at one lock for thirty records. Memory is cut into slots of a few sizes and kept until the
-// engine ends. So a slot always holds a record or the remains of one, and a search for all unfinished ops may walk over
-// the slots.
+// One thread makes a record and another frees it. So the caches exchange full and empty magazines through the pool
+// (Bonwick and Adams 2001), which takes one lock for thirty records. Memory is cut into slots of a few sizes and kept
+// until the engine ends. So a slot always holds a record or the remains of one, and a search for all unfinished ops may
+// walk over the slots.
 #pragma once
 
 #include <array>

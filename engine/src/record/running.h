@@ -31,18 +31,17 @@ struct Running {
 
   Core* const core;
   OpRecord* const op;
-  Slots* const slots;  ///< in which the op occupies a slot; null outside the engine's threads
+  Slots* const slots;  ///< where the op occupies a slot; null outside the engine's threads
   Running* const outer;
   const bool in_piece = false;
-  const bool again = false;  ///< the frame below is of the same op, and stands for it
+  const bool again = false;  ///< the frame below belongs to the same op, and represents it
 
   /// Whether this thread occupies one of the slots for the frame.
   bool has_slot() const { return slots != nullptr && !again; }
   /// The innermost frame of this thread, or null.
   static Running* innermost() { return innermost_; }
-  /// The innermost frame of this thread that waits below the ops which the thread runs meanwhile; null if there is
-  /// none. This frame and all outer ones are entered in the wait graph, so a wait above them enters only the frames
-  /// above.
+  /// The innermost frame of this thread whose op waits while the thread runs other ops above it; null if there is none.
+  /// This frame and all outer ones are entered in the wait graph, so a wait above enters only the frames above.
   static Running* floor() { return floor_; }
 
   /// During its lifetime, the ops that run on this thread wait, and the thread runs others above them on its stack.
@@ -62,8 +61,8 @@ struct Running {
   static inline constinit thread_local Running* floor_ = nullptr;
 };
 
-/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait. An op in
-/// whose loop this thread only helps goes on elsewhere, and is left alone.
+/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait. Does not
+/// apply to an op in whose loop this thread only helps, since that op continues on its own thread.
 class InsideWait {
  public:
   InsideWait();
@@ -75,8 +74,8 @@ class InsideWait {
   const Ticks begun_ = now_in_ticks();
 };
 
-/// Counts the captures and the refusals of pushes, of all engines, that the calling thread is in. Other threads are in
-/// none of them, so they must not help in the loops of this thread meanwhile.
+/// Counts the captures and push refusals, of all engines, in which the calling thread is. They do not apply to other
+/// threads, so these must not help in loops of this thread meanwhile.
 class OwnThreadOnly {
  public:
   OwnThreadOnly() { begin(); }

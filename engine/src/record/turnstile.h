@@ -22,7 +22,7 @@ class Turnstile {
   }
   void leave() { inside_.store(false, std::memory_order_release); }
 
-  /// Inside for a scope.
+  /// Keeps the thread inside for a scope.
   class Pass {
    public:
     explicit Pass(Turnstile& turnstile) : turnstile_(turnstile) { turnstile_.enter(); }

@@ -38,7 +38,7 @@ struct Versions {
   class Var;
   class Access;
 
-  /// How many threads may be inside a join at a time.
+  /// How many threads may join at the same time.
   enum class Joiners { one, many };
 
   /// The word of a version. A count n is stored as 2n + 1, a list as the address of its top access.
@@ -153,7 +153,7 @@ struct Versions {
   }
 
   /// Inserts one more access into the `kept` canonical ones that begin at `first`. It may lie in the memory behind
-  /// them. Insertion is fast because accesses are mostly few.
+  /// them. Insertion is fast because there are usually few accesses.
   [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
     const Access next = more;  // a copy, since the insertion may overwrite `more`
     std::size_t at = kept;
@@ -202,7 +202,7 @@ struct Versions {
       const Var* highest = nullptr;
       for (std::size_t i = 0; i < all; ++i) {
         const Access next = access_of(i);
-        if (&next.var() > highest) {  // the usual case: they come sorted
+        if (&next.var() > highest) {  // usually they are already sorted
           highest = &next.var();
           ::new (first + kept++) Access(next);
         } else {
@@ -217,9 +217,9 @@ struct Versions {
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
-  /// Prefetches the cache lines for the join of an op with one access: ops that leave on other cores have written them.
-  /// Also prefetches those of the variable that was joined after this one last time, because programs run in loops.
-  /// Called by the only thread that joins. `before` is the variable of the previous call, null at first.
+  /// Prefetches the cache lines that an op with one access needs to join `var`. Also prefetches those of the variable
+  /// that was joined after `var` last time, since programs run in loops. (Other cores wrote these lines as ops left.)
+  /// Called only while a single thread joins. `before` is the variable of the previous call, null at first.
   static void prefetch_for_join(Var& var, Var*& before) {
     prefetch_version(var);
     if (before != nullptr) before->set_next(var);
@@ -227,7 +227,7 @@ struct Versions {
     prefetch_version(var.next());
   }
 
-  /// A number that changes, modulo 2^32, with each access that joins the variable and is no read.
+  /// A number (modulo 2^32) that changes with each access other than a read that joins the variable.
   static std::uint32_t written(Var& var, Joiners joiners) {
     const auto held = hold(var, joiners);
     return var.tickets_ - (var.commuting_ ? 0 : static_cast<std::uint32_t>(var.reads_));

@@ -1,5 +1,5 @@
 // The clock of traces: the processor's time-stamp counter, which takes some nanoseconds to read, and the conversion of
-// its counts to nanoseconds. Where there is no such counter, the steady clock.
+// its counts to nanoseconds. Processors without such a counter use the steady clock.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace windrow {
 
 using Ticks = std::uint64_t;
 
-/// A thread that has seen another one's reading reads no smaller count.
+/// If a thread has seen a reading of another thread, its own next reading is not smaller.
 inline Ticks now_in_ticks() {
 #if defined(__x86_64__)
   __builtin_ia32_lfence();  // the processor may read the counter before earlier loads otherwise

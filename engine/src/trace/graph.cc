@@ -88,7 +88,7 @@ class TraceReader {
     if (op != no_op) graph_.ops[op].changes = list_of(std::move(changes), "");
   }
 
-  /// The lane has noted work of this trace alone. Its clock may differ a little from that of the host.
+  /// The lane has noted only work of this trace. Its clock may differ a little from that of the host.
   void read(const LaneWork& lane) {
     using std::chrono::nanoseconds;
     if (lane.work.empty()) return;
@@ -107,8 +107,8 @@ class TraceReader {
     });
   }
 
-  /// The track of the op's lane, if that is ordered, or of the thread whose records are being read. A track is made for
-  /// the first record that is shown on it.
+  /// The track of the op's lane if it is ordered, otherwise of the thread whose records are being read. A track is made
+  /// for its first record.
   std::uint32_t track_of(const Recording::Thread& thread, const TraceRecord& record) {
     if (const LaneState& lane = *record.info->lane; lane.ordered) {
       const auto [track, is_new] = lane_tracks_.try_emplace(&lane, no_op);
@@ -192,7 +192,7 @@ class TraceReader {
       return;
     }
     if (!beside_.empty() && commuting_ != static_cast<bool>(place.access.commutes)) {
-      // When the kind of access changes, the op that ended last stands for all: arrows from each op to each would be
+      // When the kind of access changes, the op that ended last represents all: arrows from each op to each would be
       // too many.
       before_ = *std::max_element(beside_.begin(), beside_.end(), [&](std::uint32_t a, std::uint32_t b) {
         return graph_.ops[a].end < graph_.ops[b].end;

@@ -2,7 +2,8 @@
 //
 // Dependencies are derived from the tickets. The places at each variable are sorted by them; a read comes after the
 // last writer, a writer after the reads since then, or after the last writer if there are none. A missing ticket may
-// belong to any op, so nothing is known of what was before it. Waits of threads only fill their places in this order.
+// belong to any op, so nothing is known about earlier ones. Waits of threads are recorded only to fill their places in
+// this order.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ struct TraceGraph {
   /// An ordered lane, its device, or a thread.
   struct Track {
     std::string name;
-    bool of_async_ops;  ///< these overlap on a thread, so they are laid out on as many tracks as needed
+    bool of_async_ops;  ///< async ops overlap on a thread, so they are spread over as many tracks as needed
   };
   /// `to` begins after the end of `from`.
   struct Dependence {
@@ -68,7 +69,7 @@ struct TraceGraph {
   bool all_arrows = false;  ///< TraceOptions::all_arrows
 };
 
-/// What a lane's device did.
+/// The work that a lane's device did.
 struct LaneWork {
   std::string lane;
   std::vector<DeviceWork> work;

@@ -21,7 +21,7 @@ std::string quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Microseconds, to the nanosecond.
+/// Microseconds with three decimals.
 std::string microseconds(std::int64_t ns) {
   char text[32];
   std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
@@ -46,7 +46,7 @@ std::string push_site(const OpInfo& info) {
   return std::string(info.pushed_at.file_name()) + ":" + std::to_string(info.pushed_at.line());
 }
 
-/// The dependences that are drawn: all of them, or the one of each op that it waited for longest.
+/// The dependences to draw: all of them, or for each op the one for which it waited longest.
 std::vector<TraceGraph::Dependence> arrows_of(const TraceGraph& graph) {
   if (graph.all_arrows) return graph.dependences;
   constexpr std::uint32_t unknown = ~std::uint32_t{0};
@@ -88,7 +88,7 @@ class JsonWriter {
   }
 
  private:
-  /// When the time of the file is 0, in microseconds of the wall clock: with it, files of several processes are merged.
+  /// The wall-clock time, in microseconds, at time 0 of the file. It serves to merge the files of several processes.
   std::int64_t start_since_1970() const {
     using std::chrono::steady_clock, std::chrono::system_clock, std::chrono::microseconds;
     const auto start = system_clock::now().time_since_epoch() - (steady_clock::now() - graph_.start);
@@ -147,7 +147,7 @@ class JsonWriter {
         << (waits ? "from" : "pushed_at") << "\":" << quoted(push_site(*span.info)) << "}}";
   }
 
-  /// A mark across all tracks, where the ops that were kept end.
+  /// A mark across all tracks at the end of the recorded ops.
   void write_end() {
     std::int64_t end = 0;
     for (const TraceGraph::Op& op : graph_.ops) end = std::max(end, op.end);
@@ -177,7 +177,7 @@ class JsonWriter {
 
 void write_json(const std::string& path, const TraceGraph& graph, std::uint32_t engine) {
   static std::atomic<unsigned> files{0};
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // distinguishes processes
   const std::string part = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
   const auto fail = [&](int reason) {
     throw Error("cannot write the trace '" + path + "': " + std::generic_category().message(reason));

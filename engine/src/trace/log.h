@@ -1,4 +1,4 @@
-// The log of one thread: what it has recorded of the ops that it ran.
+// The log of one thread: its records of the ops that it ran.
 //
 // Records are stored in chunks, one after the other, as plain words. The thread appends without a lock; other threads
 // may read what is published at any time. Written parts of a chunk are never overwritten, so readers share the chunk.
@@ -36,8 +36,8 @@ struct TraceRecord {
     async_op,     ///< began on some thread, and ended when its OnComplete was called
     call,         ///< the function of an async op ran on this thread
     wait_inside,  ///< the op with this number waited
-    wait,         ///< no op, and no times: the place at a variable of a wait, or of a fence between kinds of access
-    counter,      ///< no op: at `begin`, the counter with number `end` was id
+    wait,         ///< not an op, without times: a variable's place of a wait, or of a fence between kinds of access
+    counter,      ///< not an op: at time `begin`, the counter with number `end` had the value `id`
   };
   Kind kind = Kind::op;
   Outcome outcome = Outcome::ran;
@@ -137,7 +137,7 @@ class TraceLog {
   Chunk* chunk_ = nullptr;  // the last one
   std::byte* at_ = nullptr;
   std::size_t room_ = 0;
-  std::uint64_t count_ = 0;  // of records other than counters, which do not come without others
+  std::uint64_t count_ = 0;  // number of records other than counters, which never come alone
 
   std::atomic<std::uint64_t> left_out_{0};  // written by the log's thread
   mutable Mutex mutex_;

@@ -1,7 +1,7 @@
 // Records what an engine does while its trace is on, in one log for each thread.
 //
 // The recorder knows records and times, but no dependencies: what an op waited for is derived from the tickets of its
-// accesses when the trace is read (trace/graph.h). So ops that no core has seen may be recorded, too, one by one.
+// accesses when the trace is read (trace/graph.h). So single ops that were never in a core can be recorded, too.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class TraceRecorder {
   void start(const TraceOptions& options) WINDROW_EXCLUDES(mutex_);
   void stop() WINDROW_EXCLUDES(mutex_);
   bool on() const { return on_.load(std::memory_order_acquire); }
-  /// Of the last start.
+  /// The limit that was given at the last start.
   std::uint64_t max_ops() const { return max_ops_.load(std::memory_order_relaxed); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
   void add(TraceCounter counter) WINDROW_EXCLUDES(mutex_);

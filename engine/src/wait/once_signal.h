@@ -12,7 +12,7 @@ namespace windrow {
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
 inline bool has_passed(const Deadline& deadline) { return deadline && std::chrono::steady_clock::now() >= *deadline; }
-/// None if that time does not exist.
+/// None if that time cannot be represented.
 inline Deadline deadline_after(std::chrono::nanoseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto now = Clock::now();

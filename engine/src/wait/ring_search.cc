@@ -85,7 +85,7 @@ std::string RingSearch::describe(std::size_t last) const {
     return "op '" + std::string(op.info().name) + "' (" + op.info().pushed_at.file_name() + ":" +
            std::to_string(op.info().pushed_at.line()) + ")";
   };
-  std::vector<const OpRecord*> ring;  // waits and gates are no ops
+  std::vector<const OpRecord*> ring;  // without waits and gates, which are not ops
   for (std::size_t i = last; i != nobody; i = walk_[i].blocked_by) {
     const Visit& step = walk_[i];
     if (step.blocked_by == nobody || step.at.op->id() < OpRecord::first_wait_id) ring.push_back(step.at.op);

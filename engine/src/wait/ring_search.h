@@ -1,13 +1,13 @@
-// Finds a cycle of waits by a walk from ops that wait to the ops that cannot go on before them.
+// Finds a cycle of waits by a walk from waiting ops to the ops that cannot continue before them.
 //
-// The walk follows what blocks an op now: it waits at a version of the op before it, behind that op's reads, for its
-// turn, for its gate, or, as a wait, on behalf of the ops inside which a thread waits. So the walk meets only ops that
-// are stuck behind its first ops, whatever else is pending. What it meets cannot run or leave meanwhile, and it keeps
-// all threads from joining, in each engine that it enters. So it reads the links of ops without a lock.
+// The walk follows what blocks an op now. An op waits at a version of an earlier op, for that op's reads, for its turn,
+// or for its gate; a wait blocks the ops inside which a thread waits. So the walk meets only ops that are stuck behind
+// its first ops, whatever else is pending. These cannot run or leave meanwhile, and the walk keeps all threads from
+// joining in each engine that it enters. So it reads the links of ops without a lock.
 //
-// An op that is kept by several others may show one of them only, and an edge from another one appears later. In a true
-// deadlock each op is blocked now by another one of it, so there is a cycle of such edges. Hence a search that is
-// repeated finds every deadlock.
+// An op that is blocked by several others may show only one of these edges now, and another edge later. In a true
+// deadlock each op is now blocked by another op of the deadlock, so there is a cycle of such edges. Hence a repeated
+// search finds every deadlock.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ class RingSearch {
 
   void visit(WaitGraph::Blocked at, std::size_t blocked_by, bool waits_inside);
   void visit_behind(std::size_t step);
-  /// Of a gate that is not granted. What a granted one has opened may have run and left.
+  /// Visits the nodes of a gate that is not granted. (The nodes of a granted gate may have run and left.)
   void visit_opened(OpRecord& gate, std::size_t step);
   void visit_behind_node(OpRecord& op, std::size_t step);
   void visit_behind_turns(OpRecord& op, std::size_t step);
@@ -50,7 +50,8 @@ class RingSearch {
 
   const WaitGraph::Waiters& waiters_;
   const std::size_t most_;
-  /// In whatever order the search meets them. WaitGraph runs one search at a time, and nothing else stops two engines.
+  /// In the order in which the search meets them. That is safe: WaitGraph runs one search at a time, and nothing else
+  /// stops two engines.
   std::map<Core*, Ports::Stopped> stopped_;
   std::vector<Visit> walk_;
   std::unordered_set<const OpRecord*> known_, mine_;

@@ -9,10 +9,10 @@
 //   - the wait graph has a path from W to Y of edges "cannot finish before" (wait_graph.h).
 // Both conditions hold until Y has finished. Y was taken from the ready ops, so it has not begun.
 //
-// Why no wait is stuck where all threads wait. Go from a wait to ops that are ahead of it, and on through the waits of
-// those that have begun. Without a cycle this leads to a ready op. If it is of the thread's own engine, the thread runs
-// it. If it is of another engine all of whose threads wait as well, the thread runs it in the place of one of these
-// (GuestSlots).
+// Why no wait is stuck if all threads wait. Go from a wait to ops that are ahead of it, and on through the waits of
+// those that have begun. Without a cycle this leads to a ready op. If it belongs to the thread's own engine, the thread
+// runs it. If it belongs to another engine, all of whose threads wait as well, the thread runs it in the place of one
+// of them (GuestSlots).
 //
 // How many threads wait at the same time, if ops wait only for ops that they have pushed. A thread leaves its place to
 // a spare thread only when the ops that its innermost op waits for run on other threads, or are among their ready ops.
@@ -50,20 +50,20 @@ class Waiting {
 /// Runs ops ahead of one call of wait, while the call awaits one of its records. `waits` holds all of its records.
 class RunWhileWaiting {
  public:
-  /// A wait with a deadline ends whatever it waits for, and is not entered in the wait graph.
+  /// A wait with a deadline always ends, so it is not entered in the wait graph.
   RunWhileWaiting(Core& core, const std::vector<VariableWait>& waits, const VariableWait& awaited, Deadline deadline)
       : waits_(waits), awaited_(awaited), limited_(deadline.has_value()), frame_(Running::innermost()) {
     if (frame_ == nullptr) return;
     for (const VariableWait& wait : waits) keys_.push_back({core.number, wait.id});
   }
 
-  /// From now on to its end, the wait is entered in the wait graph, so that others see what it waits for.
+  /// Enters the wait in the wait graph until it ends, so that others see what it waits for.
   void enter() {
     if (frame_ != nullptr && !limited_ && !waiting_) waiting_.emplace(frame_, keys_);
   }
 
   /// Whether this thread may run ops of its innermost op's engine. It may not if ops of several engines wait on this
-  /// thread, since each engine has slots of its own.
+  /// thread, since each engine has its own slots.
   bool is_possible() const {
     return frame_ != nullptr && frame_->slots != nullptr && frame_->outer == Running::floor() && Stack::has_room();
   }
@@ -77,8 +77,8 @@ class RunWhileWaiting {
     const auto is_wanted = [this](OpRecord& op) { return op.body() == OpRecord::Body::none || is_ahead(op); };
     run(is_wanted, [this](const Wanted& wanted) { return frame_->slots->take_wanted(wanted); });
   }
-  /// Runs all ready ops ahead of the wait, in whichever queue they are; of other engines only after offer(), or the
-  /// slot of the op below would be of no use meanwhile. To find them, it inspects all pending ops.
+  /// Runs all ready ops ahead of the wait, in all queues. Runs ops of other engines only after offer(), since otherwise
+  /// the slot of the op below would be unused meanwhile. To find them, it inspects all pending ops.
   void run_any() {
     search_took_ = {};
     while (is_possible() && !is_granted()) {
@@ -90,7 +90,7 @@ class RunWhileWaiting {
     }
   }
   /// From offer() to withdraw(), or to the end of the wait, other threads may run ops on the slot that this thread
-  /// keeps. To be called only where is_possible().
+  /// keeps. Call it only if is_possible().
   void offer() {
     if (!offered_) offered_.emplace(guest_slots());
   }
@@ -127,7 +127,7 @@ class RunWhileWaiting {
   /// During its lifetime the thread's ops wait, and the ops that the thread runs are above them on the stack.
   struct Below {
     const InsideWait inside_;
-    const Running::Floor floor_;  // after the other, which refers to the frames above the previous floor
+    const Running::Floor floor_;  // declared after the previous member, which uses the frames above the previous floor
     const Stack stack_;
   };
 
@@ -157,8 +157,8 @@ class RunWhileWaiting {
     return run(is_wanted, [&](const Wanted& wanted) { return core.back.policy->take_wanted_anywhere(wanted); });
   }
 
-  /// Runs an op of another engine whose threads wait, too. Not of one with policy serial, whose ops run one at a time
-  /// although threads go on from their waits.
+  /// Runs an op of another engine all of whose threads wait. Excludes policy serial, whose ops run one at a time even
+  /// when threads continue after their waits.
   bool run_of_others(const std::set<OpKey>& ahead) {
     enter();
     for (auto key = ahead.begin(); key != ahead.end(); key = ahead.upper_bound({key->engine, ~OpId{0}})) {
@@ -184,7 +184,7 @@ class RunWhileWaiting {
     return false;
   }
 
-  /// Runs the op, and then successors that it makes ready as long as they are wanted, too.
+  /// Runs the op, and then the successors that it makes ready, as long as they are also wanted.
   static void run(OpRecord& first, const Wanted& wanted, Core& core, Slots* slots) noexcept {
     OpsInARow row{.slots = slots, .goes_on = false, .port = core.front.ports.mine()};
     OpRecord* next = &first;
@@ -202,8 +202,8 @@ class RunWhileWaiting {
     for (const Dep::Access& access : op.accesses()) {
       for (const VariableWait& wait : waits_) {
         if (wait.var != &var_of(access) || (wait.kind == AccessKind::read && !access.writes())) continue;
-        // If the op joined in a later life of the variable, its ticket says nothing. But then the wait was granted
-        // before the op joined, and this thread sees that it was.
+        // If the op joined in a later life of the variable, its ticket is meaningless. But then the wait was granted
+        // before the op joined, which this thread sees.
         if (static_cast<std::int32_t>(access.ticket() - wait.ticket) < 0 && !wait.waiter->granted.is_set()) return true;
       }
     }

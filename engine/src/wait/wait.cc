@@ -10,19 +10,19 @@
 namespace windrow {
 namespace {
 
-/// How long a wait inside an op lasts before it searches for a cycle, and how many ops it inspects then. So short waits
-/// need no search.
+/// How long a wait inside an op lasts before its first search for a cycle, and how many ops that search inspects. So
+/// short waits need no search.
 constexpr std::chrono::milliseconds ring_patience{2};
 constexpr std::size_t first_ring_looks = 1024;
 /// The longest time between two searches of a wait, unless they take longer than this share of it.
 constexpr std::chrono::seconds longest_ring_patience{1};
 constexpr int share_of_searches = 20;
 
-/// How often a waiting thread looks, yielding its core in between, before it sleeps.
+/// How often a waiting thread polls, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
 
-/// The interval at which a waiting thread looks for ops to run if it keeps its slot, since no other thread is left to
-/// run ops; longer if searches take more than their share.
+/// The interval at which a waiting thread that keeps its slot looks for ops to run, when no other thread is left to run
+/// ops. The interval is longer if searches take more than their share.
 constexpr std::chrono::milliseconds looks_of_last_thread{1};
 
 void refuse_where_others_wait() {
@@ -167,8 +167,8 @@ bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location fr
 
 namespace {
 
-/// Searches for a cycle at growing intervals, each time among more ops, so that searches take a small share of the time
-/// of a wait, whatever is pending. For a wait without a limit inside an op, which is entered in the wait graph.
+/// Searches for a cycle at growing intervals, each time among more ops. So searches always take a small share of a
+/// wait's time. For a wait without a limit inside an op, which is entered in the wait graph.
 class RingWatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -206,8 +206,8 @@ bool wait_beside_others(Waiter& waiter, Deadline deadline, const SlotsFree& slot
   return true;
 }
 
-/// Waits for a short time when no other thread is left to run ops, and no ready op is ahead of the wait. So what the
-/// wait depends on is done either by waiting threads whose ops are ahead of it, or by no thread of the engine.
+/// Waits for a short time when no other thread is left to run ops, and no ready op is ahead of the wait. So the wait
+/// depends either on waiting threads whose ops are ahead of it, or on no thread of the engine.
 bool wait_as_last(Waiter& waiter, std::chrono::nanoseconds search_took, Deadline deadline, RingWatch& rings) {
   const auto next_look = std::chrono::steady_clock::now() +
                          std::max<std::chrono::nanoseconds>(looks_of_last_thread, share_of_searches * search_took);
@@ -249,7 +249,7 @@ bool WaitRecords::wait_long(const VariableWait& wait, Deadline deadline) {
 
 bool Waits::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
-  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
+  const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane does not need threads of the engine
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
@@ -281,7 +281,7 @@ bool Waits::wait_all(Deadline deadline) {
     return true;
   }
   const OpError error(std::move(failures), core_.link);
-  core_.back.failures.reported(error.failures());  // only now is it certain that the caller gets the error
+  core_.back.failures.reported(error.failures());  // only from here on is it certain that the caller gets the error
   throw error;
 }
 
@@ -306,7 +306,7 @@ bool Waits::wait_until_idle(Deadline deadline) {
 }
 
 void Waits::tell_if_idle() {
-  // A read-modify-write: of this thread and one that begins to wait, the later one sees what the earlier one did.
+  // A read-modify-write: if another thread begins to wait, the later of the two sees what the earlier one did.
   if (idle_waiters.fetch_add(0) == 0 || core_.front.ports.sums().pending != 0) return;
   MutexLock lock(idle_mutex);
   idle.notify_all();

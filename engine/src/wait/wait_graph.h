@@ -1,10 +1,10 @@
 // Finds waits inside ops that can never end. The process has one graph, since a cycle may span several engines.
 //
 // An edge means "cannot finish before". An op has edges to the conflicting ops that joined one of its variables
-// earlier. An op that waits inside, without a time limit, also has edges to the ops that its wait stands behind. An
-// edge, once seen, holds until its target finishes. So if a walk starts at an unfinished op and returns to it, it has
-// found a true deadlock, although engines are inspected one after the other and keep running: the last edge holds
-// because its target is unfinished, hence the edge before it holds, and so on.
+// earlier. An op that waits inside, without a time limit, also has edges to the ops for which its wait waits. An edge,
+// once seen, holds until its target finishes. So if a walk starts at an unfinished op and returns to it, it has found a
+// true deadlock, although engines are inspected one after the other and keep running: the last edge holds because its
+// target is unfinished, hence the edge before it holds, and so on.
 //
 // Every wait without a limit is entered as long as it lasts, and searches at growing intervals, so every cycle is found
 // (ring_search.h). If two waits complete a cycle at the same time, both may report it.
@@ -29,7 +29,7 @@ class CoreLink;
 class PendingQueues;
 struct Running;
 
-/// The name of an op, unique in the process for ever.
+/// Identifies an op uniquely in the process for ever.
 struct OpKey {
   std::uint32_t engine = 0;  ///< the engine's number
   OpId id = 0;
@@ -62,7 +62,7 @@ class WaitGraph {
   std::vector<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
   struct Ring {
     std::string text = {};  ///< describes the cycle; empty if none was found
-    bool whole = true;      ///< whether the search has come to its end
+    bool whole = true;      ///< whether the search was completed
   };
   /// Searches for a cycle through one of these ops, which must have entered, among at most `most` ops that wait for
   /// them. Keeps threads from pushing to the engines of these ops meanwhile.
@@ -71,7 +71,7 @@ class WaitGraph {
   /// The ops, of all engines, that must finish before the wait can end. Each of them stays ahead of the wait until it
   /// has finished. Empty if no op of any engine is ready.
   std::set<OpKey> ahead_of(const std::vector<OpKey>& wait) const WINDROW_EXCLUDES(mutex_);
-  /// Of all engines.
+  /// The links of all engines.
   std::vector<std::shared_ptr<CoreLink>> links() const WINDROW_EXCLUDES(mutex_);
   /// Calls f(engine) if the engine with that number exists. It does not end during the call.
   void with_engine(std::uint32_t number, const std::function<void(Core&)>& f) const WINDROW_EXCLUDES(mutex_);

@@ -36,8 +36,8 @@ class Waits {
   std::atomic<std::uint64_t> calls{0}, calls_in_ops{0}, last_id{0};
   Mutex idle_mutex;
   CondVar idle;  ///< notified when possibly nothing is pending
-  /// The number of threads that wait for `idle`. Accessed by read-modify-write only: of a thread that begins to wait
-  /// and one that has finished an op, the later one sees what the earlier one did.
+  /// The number of threads that wait for `idle`. Accessed only by read-modify-write: when one thread begins to wait and
+  /// another has finished an op, the later one sees what the earlier one did.
   std::atomic<int> idle_waiters{0};
 
  private:

@@ -60,8 +60,8 @@ void set_zero(const Matrix<float>& out) {
 
 /// How a long sum is cut.
 struct SumCut {
-  Index terms;     // the most of one product
-  Index products;  // the most that are added one after the other
+  Index terms;     // the most terms of one product
+  Index products;  // the most products that are added one after the other
 };
 
 /// oneDNN sums a few hundred terms at a time, and adds these sums to the result one after the other. But if the result

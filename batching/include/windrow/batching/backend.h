@@ -1,9 +1,9 @@
-// How a device computes minibatches. Start here to write a back end for a device of your own.
+// The interface by which a device computes minibatches. Start here to write a back end for your own device.
 //
 // A runner makes a Plan (internal/plan.h) of a vertex function, which its back end lowers once. For each minibatch the
 // runner makes a Layout (internal/layout.h), and the lowered plan starts an Execution (internal/execution.h): an object
-// that pushes the ops of each stage. A device without a back end of its own has its plans interpreted, step by step,
-// through its kernel table. These headers are for back ends; programs need none of them.
+// that pushes the ops of each stage. For a device without its own back end, plans are interpreted step by step through
+// its kernel table. These headers are for back ends; programs need none of them.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -23,7 +23,7 @@ class LoweredPlan {
   virtual ~LoweredPlan() = default;
   const std::shared_ptr<const Plan>& plan() const { return plan_; }
   /// By number of the tensor: whether a minibatch needs it. A derived tensor that is not needed gets no rows. By
-  /// default, all of them.
+  /// default, all tensors are needed.
   virtual std::vector<char> needed(const Layout& layout) const;
   /// Makes an execution. Pushes no ops. `tensors` are those of the plan, and `needed` is what needed() returned.
   virtual std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char> needed,
@@ -39,11 +39,12 @@ class LoweredPlan {
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// The options of the plans that it lowers: `wanted`, without what it does not implement.
+  /// The options of the plans that it lowers: `wanted`, without the optimisations that it does not implement.
   virtual PlanOptions options_for(PlanOptions wanted) const { return wanted; }
   /// Whether layouts may divide a minibatch into groups of samples (RunnerOptions::groups).
   virtual bool takes_groups() const { return false; }
-  /// Throws MisuseError for a device that it cannot compute on, and for an operator that the device has no kernel for.
+  /// Throws MisuseError for a device on which it cannot compute, and for an operator for which the device has no
+  /// kernel.
   virtual std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Expressions, with which the body of a vertex function computes.
+// Expressions: the values with which the body of a vertex function computes.
 //
 // An expression stands for a value that every vertex of a batch has, or every edge from a vertex to its children; its
 // type says which, and how wide it is. Nothing is computed while a vertex function is traced. Parameters can be
@@ -99,8 +99,8 @@ WINDROW_DECLARE_EXPRESSION_OPERATORS(ExprTypes);
 /// handed to each of its edges. A parameter of one row where the operator takes a row for each vertex counts as that
 /// row for each; in an elementwise operator, a parameter of one element counts as that element for all columns. Throws
 /// MisuseError, naming the vertex function, the operator and the shapes, if the operator or the shapes do not fit, and
-/// if no operand is an expression or index. A list of parameters alone is for apply() of lazy_weight.h, which is
-/// preferred since it is no template.
+/// if no operand is an expression or index. Lists of parameters alone go to apply() of lazy_weight.h, which overload
+/// resolution prefers since it is no template.
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
            const Attributes& attributes = {});
 template <class = void>
@@ -139,34 +139,35 @@ Expr max_children(const Expr& x);
 Expr k_max_children(const Expr& x, Index k);
 /// log(sum of exp(x)) of each column over all children, -inf if all are; zero for a vertex without children.
 Expr log_sum_exp_children(const Expr& x);
-/// The softmax over all children, for each column. A child with -1e30 or -inf in a column gets 0 there, unless all have
-/// it: they share alike with -1e30, and get NaN with -inf.
+/// The softmax over all children, for each column. A child with -1e30 or -inf in a column gets 0 there. If all children
+/// have -1e30, they get equal shares; if all have -inf, they get NaN.
 Expr softmax_children(const Expr& x);
 /// Hands the vertex's value to each of its edges; apply() does so implicitly.
 Expr to_children(const Expr& x);
 
-// Functions of lists, as lazy.h and lazy_cell.h have them for lazy expressions. Lists are vectors, arrays or spans, or
-// in braces, as in windrow::softmax({x, y}).
+// Functions of lists; lazy.h and lazy_cell.h have the same for lazy expressions. A list is a vector, an array, a span,
+// or a list in braces, as in windrow::softmax({x, y}).
 //
 // A value of the vertex is one term of the list. A value of edges stands for as many terms as the vertex has children,
 // so the vertex attends to all its children and to itself by
 //
 //   attend(DotAttention(), own, {v.each(h), own}, {v.each(h), own})
 //
-// and f_children(x) is f({x}). The gather of a missing child is a term of zeros. Without terms the result is zero: that
-// of a list of values of edges, for a vertex without children. The expressions of a list have one width. All throw
-// MisuseError, naming the vertex function, for an empty list and for different widths.
+// and f_children(x) is f({x}). The gather of a missing child is a term of zeros. Without terms the result is zero: a
+// list of values of edges has no terms at a vertex without children. The expressions of a list have one width. All
+// throw MisuseError, naming the vertex function, for an empty list and for different widths.
 Expr sum(std::span<const Expr> terms);
 Expr mean(std::span<const Expr> terms);
 /// The maximum of each column, NaN if one is NaN. Of equal terms the first one gets the gradient.
 Expr max(std::span<const Expr> terms);
 /// log(sum of exp(x)) of each column; finite for finite terms, -inf if all are.
 Expr log_sum_exp(std::span<const Expr> terms);
-/// The softmax over all terms, for each column: an expression for each of the list, of edges where that one is. For
-/// terms of -1e30 and -inf see softmax_children().
+/// The softmax over all terms, for each column. Returns an expression for each of the list: a value of edges for a
+/// value of edges. For terms of -1e30 and -inf see softmax_children().
 std::vector<Expr> softmax(std::span<const Expr> terms);
-/// The k largest terms of each column, in the order of the list; the result is k times as wide as a term. For values of
-/// the vertex: see k_max_children() for others. Throws MisuseError for k below 1 and above the length of the list.
+/// The k largest terms of each column, in the order of the list; the result is k times as wide as a term. Takes values
+/// of the vertex only; for values of edges, see k_max_children(). Throws MisuseError for k below 1 and above the length
+/// of the list.
 Expr k_max(std::span<const Expr> terms, Index k);
 // Not by ListOf: of mean({x}) it would make mean(x), the mean over the columns.
 inline Expr sum(std::initializer_list<Expr> terms) { return sum(std::span(terms.begin(), terms.size())); }
@@ -182,7 +183,7 @@ inline Expr k_max(std::initializer_list<Expr> terms, Index k) {
   return k_max(std::span(terms.begin(), terms.size()), k);
 }
 /// The sum of each value times its weight, an expression of width 1. Throws MisuseError also for lists of two lengths,
-/// and for a value of edges whose weight is none, or the other way round.
+/// and unless a value and its weight are both of edges or both of the vertex.
 Expr weighted_sum(ListOf<Expr> weights, ListOf<Expr> values);
 /// The sum of the values, weighted by the softmax of the dot products of their keys with the query, a value of the
 /// vertex. `masks`, of width 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. Throws

@@ -33,7 +33,7 @@ struct GraphData {
   /// children does not exist.
   std::vector<std::int32_t> children = {};
   /// For each vertex, the index of the function that computes it, if the vertex function consists of several; empty if
-  /// all are 0. Errors of a graph whose function has several kinds say that they are empty.
+  /// all are 0. If they are empty although the function has several kinds, errors say so.
   std::vector<std::int32_t> kinds = {};
   /// Inputs, by the name by which the vertex function pulls them: the rows of all vertices, contiguous. Rows of
   /// vertices whose kind does not pull the input are ignored.
@@ -45,15 +45,17 @@ struct GraphData {
 };
 
 /// A validated graph with its levels: a vertex without children is on level 0, any other one is one level above its
-/// highest child. Immutable but for store_together(); can be used with the vertex function for which it was made.
+/// highest child. Immutable except for store_together(). Can be used only with the vertex function for which it was
+/// made.
 class InputGraph {
  public:
   enum class Checks { all, none };
-  /// With Checks::none, the data must be valid: for a program that makes graphs from what it has checked itself.
-  /// Errors, also those of minibatches, mention `name`. Throws MisuseError for
+  /// With Checks::none, the data must be valid: for programs that have checked their data themselves. Errors, also
+  /// those of minibatches, mention `name`. Throws MisuseError for
   /// - invalid offsets;
-  /// - naming the vertex: an unknown child, a cycle, more children than the function's arity, an edge that lacks some
-  ///   of its children, an unknown kind, or a child whose kind does not scatter a state that is gathered from it;
+  /// - an unknown child or kind, a cycle, more children than the function's arity, an edge that lacks some of its
+  ///   children, naming the vertex;
+  /// - a child whose kind does not scatter a state that is gathered from it, naming the vertex;
   /// - an input that is missing or has the wrong length, or an index that an operator does not accept;
   /// - a function with a state that is never scattered.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {}, Checks checks = Checks::all);
@@ -62,7 +64,7 @@ class InputGraph {
   std::int32_t levels() const { return levels_; }
   /// Searches for the vertex, which must be less than vertices().
   std::int32_t level(std::int32_t vertex) const;
-  /// The number of children of all vertices.
+  /// The total number of children of all vertices.
   std::int64_t edges() const { return edges_; }
   /// The rows of all vertices in GraphData::indices. Throws MisuseError if the vertex function pulls no index of this
   /// name for vertices, or if the data had none.
@@ -72,9 +74,9 @@ class InputGraph {
     return {reinterpret_cast<const char*>(block_.get()), sizeof(block_[0]) * block_size_};
   }
 
-  /// Moves the contents of all these graphs to memory that they share, for a corpus that stays: as separate pieces,
-  /// they would keep what is freed around them from being given back. The memory stays as long as one of the graphs, or
-  /// a copy of one; copies made before keep their own contents. Call it before others use the graphs. None may be null
+  /// Moves the contents of all these graphs to one block of memory, for a corpus that stays: separate pieces would
+  /// prevent the system from getting freed memory between them back. The block stays as long as one of the graphs, or a
+  /// copy of one; earlier copies keep their own contents. Call it before other threads use the graphs. None may be null
   /// or moved from. Throws std::bad_alloc, and then leaves all graphs as they were.
   static void store_together(std::span<InputGraph* const> graphs);
 
@@ -111,7 +113,7 @@ class InputGraph {
     const auto word = static_cast<std::uint32_t>(block_[at / 2]);
     return widened(at % 2 == 0 ? word : word >> 16);
   }
-  /// Of the lower half of a word.
+  /// Unpacks the number in the lower half of a word.
   static std::int32_t widened(std::uint32_t word) {
     return static_cast<std::int32_t>(static_cast<std::uint16_t>(word + 1)) - 1;
   }
@@ -119,7 +121,7 @@ class InputGraph {
   /// The structure and the inputs of a graph. Does not own them.
   class Numbers {
    public:
-    /// Unpacks what is packed into `memory`, which must live on.
+    /// Unpacks a narrow graph into `memory`, which must outlive this object.
     Numbers(const InputGraph& graph, std::vector<std::int32_t>& memory);
 
     const std::int32_t* child_begin() const { return child_begin_; }                      // by place
@@ -141,17 +143,18 @@ class InputGraph {
   std::int32_t vertices_ = 0, levels_ = 0;
   // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
   // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
-  // All are in the order of places: vertices sorted by type, then level, then number. In a narrow graph, all are from
-  // -1 to 65534, and an element of the block contains two of them, the first one in its lower half. Offsets count them
-  // unpacked.
+  // All are in the order of places: vertices sorted by type, then level, then number. In a narrow graph, all numbers
+  // are from -1 to 65534, and an element of the block contains two of them, the first one in its lower half. Offsets
+  // count unpacked numbers.
   std::int32_t columns_ = 0, types_ = 0, type_runs_ = 0, edges_ = 0;
   bool narrow_ = false;
   std::size_t block_size_ = 0;
   std::shared_ptr<const std::int32_t[]> block_;
 };
 
-/// The samples of a minibatch, as parameter of a function that reads them during the call only: from a vector, array or
-/// span of InputGraph, or of pointers to them. A value that refers to the graphs, and to the caller's pointers.
+/// The samples of a minibatch, as a parameter of functions that read them only during the call. Made from a vector,
+/// array or span of InputGraph, or of pointers to them. A value that refers to the graphs, and to the caller's
+/// pointers.
 class InputGraphs {
  public:
   using Pointers = std::span<const InputGraph* const>;
@@ -174,24 +177,24 @@ class InputGraphs {
 };
 
 /// The graphs in random order, in minibatches of `size`; the last one may be smaller. The same numbers from `random`
-/// give the same minibatches with every library. They point to the graphs, which must stay where they are. Throws
-/// MisuseError for minibatches of 0 graphs.
+/// give the same minibatches with every standard library. The minibatches point to the graphs, which must not move.
+/// Throws MisuseError for minibatches of 0 graphs.
 ///
 ///   for (const auto& minibatch : windrow::shuffled_minibatches(graphs, 32, random)) runner.differentiate(minibatch);
 template <std::uniform_random_bit_generator Random>
 std::vector<std::vector<const InputGraph*>> shuffled_minibatches(std::span<const InputGraph> graphs, std::size_t size,
                                                                  Random& random);
-/// The same in the order of the graphs, as for validation.
+/// The same in the order of the graphs, for example for validation.
 std::vector<std::vector<const InputGraph*>> minibatches(std::span<const InputGraph> graphs, std::size_t size);
 
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
 /// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
 
-/// A hash of the number of vertices, their children and their kinds, and not of inputs: StaticInputs::key of a Static
-/// (windrow/ops/static.h) or a StaticBlock whose body applies operators vertex by vertex, for graphs of different
-/// structure. Two structures of a million have the same key with a probability of about 3e-8. Pass inputs, such as word
-/// numbers, as tensors.
+/// A hash of the number of vertices, their children and their kinds, but not of inputs. Use it as StaticInputs::key of
+/// a Static (windrow/ops/static.h) or a StaticBlock whose body applies operators vertex by vertex, for graphs of
+/// different structure. Among a million structures, two have the same key with a probability of about 3e-8. Pass
+/// inputs, such as word numbers, as tensors.
 std::uint64_t structure_key(const GraphData& graph);
 
 template <std::uniform_random_bit_generator Random>

@@ -1,4 +1,4 @@
-// Lazy expressions: operations on single samples are recorded as they are written, and computed in batches when a
+// Lazy expressions: a program writes operations on single samples. They are recorded, and computed in batches when a
 // value is requested. Start here for programs that build their graphs as they run.
 //
 //   windrow::LazyGraph graph(host, parameters);
@@ -15,8 +15,8 @@
 // After DyNet (Neubig et al. 2017), which batches operations of one operator, constants, parameters and widths. Here,
 // operations that recur one after the other, such as a cell, become a vertex function, with all its optimisations.
 //
-// A *flush* computes everything that was recorded since the last one. Programs that repeat large cells record them as
-// such: see lazy_cell.h. That costs less than operation by operation.
+// A *flush* computes everything that was recorded since the last one. Programs that repeat large cells can record each
+// cell as one unit, which costs less: see lazy_cell.h.
 //
 // Contract
 //   Order    The first request for a recorded value, backward(), and flush() compute everything recorded so far. More
@@ -36,12 +36,13 @@
 //            written, a later flush was pushed, or thousands of values failed. If no value is requested, a later flush
 //            throws, and can be called again.
 //   Memory   A value stays available only if at least one handle has existed continuously since before its flush.
-//            Values of one flush with the same width and the same place in the program share one tensor, which is freed
-//            at the first flush after the last of their handles ends; a device's is copied to the host, in blocks of
-//            256 KiB, at the first look. For training, it is kept until backward() if later flushes computed with it. A
-//            flush of at least recompute_below keeps its whole minibatch until backward(). For::inference keeps nothing
-//            for gradients. The graph also holds about 60 bytes of host memory for each expression, and its inputs: for
-//            inference until some flushes after its last handle has ended, for training until clear().
+//            Values of one flush with the same width and the same place in the program share one tensor. It is freed at
+//            the first flush after the last of their handles ends. A device's tensor is copied to the host in blocks of
+//            256 KiB, each when one of its values is first read. For training, it is kept until backward() if later
+//            flushes computed with it. A flush of at least recompute_below keeps its whole minibatch until backward().
+//            For::inference keeps nothing for gradients. The graph also holds about 60 bytes of host memory for each
+//            expression, and its inputs: for inference until some flushes after its last handle has ended, for training
+//            until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -76,7 +77,7 @@ class LazyIndex;
 namespace lazy {
 class Record;
 
-/// The number of uses of a record: its graph and its handles. A record derives from it.
+/// Counts the uses of a record: its graph and its handles. A record derives from it.
 struct Uses {
   std::int64_t count = 1;
 };
@@ -116,7 +117,7 @@ struct LazyExprTypes {
   static Index width(const lazy::OperandRef& x);
 };
 
-/// A handle to a value of one sample: a row of numbers. It may outlive its graph, but is of no use then. Using an
+/// A handle to a value of one sample: a row of numbers. It may outlive its graph, but then it cannot be used. Using an
 /// empty handle (default-constructed or moved from) throws MisuseError.
 class LazyExpr : ExpressionOperators<LazyExprTypes> {
  public:
@@ -136,8 +137,8 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
 
   /// Throws MisuseError for an empty handle.
   Index width() const;
-  /// Returns the value: flushes the graph if necessary, and waits. Throws OpError if an operator failed that it depends
-  /// on, and, after backward(), for a loss that is not finite.
+  /// Returns the value: flushes the graph if necessary, and waits. Throws OpError if it depends on a failed operator,
+  /// and, after backward(), for a loss that is not finite.
   std::vector<float> value(std::source_location from = std::source_location::current()) const;
   /// The value of an expression of width 1. Throws MisuseError for another width.
   float scalar(std::source_location from = std::source_location::current()) const;
@@ -159,7 +160,7 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   std::uint32_t minibatch_ = 0;     // the number of clear() calls before it was recorded
 };
 
-/// Index operands, such as a row of a table or a label. It may outlive its graph, but is of no use then.
+/// Index operands, such as a row of a table or a label. It may outlive its graph, but then it cannot be used.
 class LazyIndex {
  public:
   static constexpr std::size_t widest = 4;
@@ -171,7 +172,7 @@ class LazyIndex {
 
   std::array<std::int32_t, widest> values_;
   std::uint32_t width_;
-  lazy::RecordRef record_;  // embedding() has no other operand that names the graph
+  lazy::RecordRef record_;  // for embedding(), which finds the graph by this operand alone
 };
 
 /// An expression, a parameter or a function of parameters. A handle, for lists that a program makes as it runs.
@@ -187,8 +188,8 @@ class LazyOperand {
   std::optional<LazyWeight> weight_;  // none if it is an expression
 };
 
-/// The same for the duration of a call, with the source line of the call: operators cannot have a default argument for
-/// it. Refers to what it is made of, so it must not be stored.
+/// The same for the duration of a call, with the source line of the call (operators cannot have a default argument for
+/// it). It refers to its argument, so it must not be stored.
 class lazy::OperandRef : ExpressionOperators<LazyExprTypes> {
  public:
   using Line = std::source_location;
@@ -244,8 +245,8 @@ struct LazyStats {
   RunnerStats runner = {};
 };
 
-/// An owner. It may outlive its Parameters object, whose values it keeps alive, and the engine of its device; then
-/// members that need the engine throw MisuseError.
+/// An owner. It may outlive its Parameters object, whose values it keeps alive, and its device's engine; members that
+/// need the engine throw MisuseError then.
 class LazyGraph {
  public:
   /// Throws MisuseError as Runner does.
@@ -270,8 +271,8 @@ class LazyGraph {
   LazyExpr parameter(const Parameter& parameter, std::source_location from = std::source_location::current());
   LazyExpr parameter(const LazyWeight& parameter, std::source_location from = std::source_location::current());
   /// Makes a cell, which lasts as long as the graph; see lazy_cell.h. `body` runs once now, and again when the runner
-  /// plans, so what it refers to must last as long as the graph. Throws MisuseError for misuse of its argument, or if
-  /// it takes or makes too much.
+  /// plans, so what it refers to must last as long as the graph. Throws MisuseError if `body` misuses its argument, or
+  /// has too many operands or results.
   LazyCell cell(std::string name, std::function<void(CellBody&)> body);
   /// Makes an index operand.
   LazyIndex index(std::int32_t value);
@@ -295,15 +296,15 @@ class LazyGraph {
   /// Forgets all expressions. Keeps the plans for batching them, unless most plans have not been used for long.
   void clear();
 
-  /// Forgets what this graph has learned about batching, on which rounding depends. A program that saves a checkpoint
-  /// calls it there, so that it goes on as a new graph of the same program, parameters and options does, bit by bit.
-  /// Throws MisuseError while expressions are recorded; call it after clear().
+  /// Forgets what this graph has learned about batching, on which rounding depends. Call it when you save a checkpoint:
+  /// then the graph continues with the same bits as a new graph of the same program, parameters and options. Throws
+  /// MisuseError while expressions are recorded; call it after clear().
   void forget();
   [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
   [[deprecated("a new graph needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
   LazyStats stats() const;
-  /// The kinds of vertices that were found, and the plans that compute them. For people.
+  /// The kinds of vertices that were found, and the plans that compute them, as readable text.
   std::string describe() const;
 
  private:
@@ -317,8 +318,8 @@ class LazyGraph {
 /// Parameters of one row as other operands are used as in expr.h. At least one operand must be an expression or index;
 /// at most 31 may be expressions. Throws MisuseError, naming the operator and the shapes, if they do not fit.
 /// Attributes are constants, so operations with different attributes are not batched together; the exceptions are the
-/// factor of op::scale and the seed of op::dropout, which are treated as inputs. So add a number that changes as the
-/// program runs as a LazyGraph::constant, not as in `x + 0.5`. Errors name the line `from`.
+/// factor of op::scale and the seed of op::dropout, which are treated as inputs. So to add a number that changes as the
+/// program runs, use a LazyGraph::constant instead of writing `x + 0.5`. Errors name the line `from`.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {}, std::source_location from = std::source_location::current());
 template <class = void>  // see apply() in expr.h

@@ -1,5 +1,5 @@
-// Cells of lazy expressions: what a program computes again and again, written once. A call records one cell instead of
-// its operations, so it costs less to record and to group; its vertices are computed as those of a vertex function.
+// Cells of lazy expressions: computations that a program repeats, written once. A call records one cell instead of its
+// operations, so it costs less to record and to group. Its vertices are computed as those of a vertex function.
 //
 //   const windrow::LazyCell tree = graph.cell("tree", [&](windrow::CellBody& cell) {
 //     const windrow::Expr left = cell.operand(h), right = cell.operand(h);
@@ -9,9 +9,9 @@
 //   windrow::LazyExpr root = tree({tree({{}, {}}, {graph.index(5)}), tree({{}, {}}, {graph.index(7)})},
 //                                 {graph.index(-1)});
 //
-// An operand may be an empty expression, and an optional index -1. Then it counts as zero, and what follows from it is
-// not computed, as in vertex functions. A cell can also read a list of any length, such as the words that a step of a
-// decoder attends to:
+// An operand may be an empty expression, and an optional index may be -1. Both count as zero, and values that are zero
+// for this reason are not computed, as in vertex functions. A cell can also read a list of any length, such as the
+// words that a step of a decoder attends to:
 //
 //   const windrow::LazyCell read = graph.cell("read", [&](windrow::CellBody& cell) {
 //     const windrow::Expr query = cell.operand(h), word = cell.each(h);
@@ -20,7 +20,7 @@
 //   });
 //   windrow::LazyExpr context = read({state}, {}, words);
 //
-// dropout() in a body drops as outside of cells: in training only, with another mask for each call.
+// dropout() in a body works as outside of cells: in training only, with another mask for each call.
 //
 // The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can
 // be mixed; operations that are written outside of cells are grouped as before.
@@ -72,12 +72,13 @@ class CellBody {
   lazy::CellInputs& inputs_;
 };
 
-/// A handle. It may outlive its graph, but is of no use then. Threads: as its graph.
+/// A handle. It may outlive its graph, but then it cannot be used. Threads: as its graph.
 class LazyCell {
  public:
-  /// Records a call, and returns its results. `list` holds the elements of the list one after the other: for each, as
+  /// Records a call, and returns its results. `list` holds the elements of the list one after the other; each has as
   /// many expressions as the body calls each(). Throws MisuseError, naming the cell, unless the numbers of operands,
-  /// indices and results, their widths, and the ranges of indices are as in the body; and as apply() of lazy.h does.
+  /// indices and results, their widths, and the ranges of indices are as in the body. Also throws as apply() of lazy.h
+  /// does.
   template <std::size_t results>
   std::array<LazyExpr, results> call(std::initializer_list<lazy::OperandRef> operands,
                                      std::initializer_list<LazyIndex> indices = {}, std::span<const LazyExpr> list = {},
@@ -105,22 +106,22 @@ class LazyCell {
 
 // Functions of lists of lazy expressions, of any length: pooling, attention, convolution over a sequence.
 //
-// Beside sum() and mean() of lazy.h; expr.h has those of the first part for vertex functions and cells, under the same
-// names. Lists are vectors, arrays or spans, or in braces, as in windrow::softmax({x, y}). A list of n expressions
-// takes about n operations, in a tree whose depth grows with the logarithm of n, so lists of different lengths share
-// batches. The expressions of a list have one width. All throw MisuseError for an empty list and for different widths.
-// Operators that fail name the line `from`.
+// sum() and mean() are in lazy.h. expr.h has the functions of the first part for vertex functions and cells, under the
+// same names. A list is a vector, an array, a span, or a list in braces, as in windrow::softmax({x, y}). A list of n
+// expressions takes about n operations, in a tree whose depth grows with the logarithm of n, so lists of different
+// lengths share batches. The expressions of a list have one width. All throw MisuseError for an empty list and for
+// different widths. Operators that fail name the line `from`.
 
 /// The maximum of each column, NaN if one is NaN; of equal elements the first one gets the gradient.
 LazyExpr max(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 /// log(sum of exp(x)) of each column; finite for finite terms, -inf if all are.
 LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
-/// The softmax over the list, for each column. A term of -1e30 or -inf gets 0; if all have it, see softmax_children().
+/// The softmax over the list, for each column. A term of -1e30 or -inf gets 0; see softmax_children() for the case that
+/// all terms are.
 std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms,
                               std::source_location from = std::source_location::current());
-/// The k largest elements of each column, in the order in which they are in the list (k-max pooling, Kalchbrenner et
-/// al. 2014): first those of the first term, then the next ones. The result is k times as wide as a term. Throws
-/// MisuseError for k below 1 and above the length of the list.
+/// The k largest elements of each column, in the order of the list (k-max pooling, Kalchbrenner et al. 2014). The
+/// result is k times as wide as a term. Throws MisuseError for k below 1 and above the length of the list.
 LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from = std::source_location::current());
 inline LazyExpr max(std::initializer_list<LazyExpr> terms,
                     std::source_location from = std::source_location::current()) {
@@ -138,23 +139,23 @@ inline LazyExpr k_max(std::initializer_list<LazyExpr> terms, Index k,
                       std::source_location from = std::source_location::current()) {
   return k_max(std::span(terms.begin(), terms.size()), k, from);
 }
-/// The sum of each value times its weight, an expression of width 1. One operation, as the call of a cell; values are
-/// copied once for each flush, however many sums there are. Throws MisuseError also for lists of two lengths.
+/// The sum of each value times its weight, an expression of width 1. It counts as one operation, as the call of a cell
+/// does. Each flush copies a value once, however many sums use it. Throws MisuseError also for lists of two lengths.
 LazyExpr weighted_sum(ListOf<LazyExpr> weights, ListOf<LazyExpr> values,
                       std::source_location from = std::source_location::current());
 /// The sum of the values, weighted by the softmax of the dot products of their keys with the query. `masks`, of width
-/// 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. One operation, as the call of a
-/// cell; keys and values are copied once for each flush, however many queries there are. Throws MisuseError also for
-/// lists of different lengths, and for a query that is not as wide as the keys.
+/// 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. It counts as one operation, as
+/// the call of a cell does. Each flush copies keys and values once, however many queries use them. Throws MisuseError
+/// also for lists of different lengths, and for a query that is not as wide as the keys.
 LazyExpr dot_attention(const LazyExpr& query, ListOf<LazyExpr> keys, ListOf<LazyExpr> values,
                        ListOf<LazyExpr> masks = {}, std::source_location from = std::source_location::current());
 
 // For lazy expressions alone.
 
-/// A convolution over a sequence: the product of each window of neighbouring values, side by side, with the filters, of
-/// window * width rows. Zeros surround the sequence, so the result has as many expressions as the list: its i-th one
-/// sees the values from i - (window - 1) / 2 on. Throws MisuseError also for a window below 1, and if the filters do
-/// not fit.
+/// A convolution over a sequence: the product of each window of neighbouring values, side by side, with the filters,
+/// which have window * width rows. Zeros surround the sequence, so the result has as many expressions as the list: its
+/// i-th one sees the values from i - (window - 1) / 2 on. Throws MisuseError also for a window below 1, and if the
+/// filters do not fit.
 std::vector<LazyExpr> conv1d(std::span<const LazyExpr> values, const Parameter& filters, Index window,
                              std::source_location from = std::source_location::current());
 /// The sum of rows of a table, a bag of any number of indices. Throws MisuseError if there are none.

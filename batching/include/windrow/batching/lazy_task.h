@@ -15,7 +15,7 @@
 // that they recorded is computed in batches across samples, and all continue.
 //
 // A coroutine copies its parameters; references are copied as references, so what they refer to must outlive the task.
-// Pass by value what the caller may not keep. Do not make a task of a lambda with captures, since the captures end with
+// Pass values that the caller may destroy earlier by value. Do not make a task of a lambda with captures: they end with
 // the lambda. Do not loop over a part of what run() returns, as in `for (x : run(graph, tasks).front())`: the vector
 // ends before the loop begins. (g++ 12 rejects braced initialiser lists in an expression that awaits; name them first.)
 //
@@ -119,8 +119,8 @@ namespace lazy {
 
 /// The part of a promise that does not depend on the result type: the task to resume next, and the exception.
 ///
-/// A task that ends or starts another task does not resume it but leaves that to the loop that resumed the task itself.
-/// Compilers that do not optimise do not implement symmetric transfer as a tail call, and would keep a stack frame for
+/// A task that ends or starts another task does not resume the next task itself. It returns to the loop that resumed
+/// it, which resumes the next one. With symmetric transfer, compilers that do not optimise would keep a stack frame for
 /// each resumption.
 struct Promise {
   struct Final {
@@ -139,7 +139,7 @@ struct Promise {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   Final final_suspend() const noexcept { return {}; }
   void unhandled_exception() { error = std::current_exception(); }
-  /// A task can await values and other tasks only: nothing would resume it from another wait.
+  /// A task can await only values and other tasks: nothing would resume it from another wait.
   LazyValue await_transform(LazyValue value) const { return value; }
   template <class T>
   LazyTask<T> await_transform(LazyTask<T> task) const {
@@ -162,7 +162,7 @@ struct PromiseOf<void> : Promise {
 };
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
-/// Where a task stores the coroutine that is to be resumed after it.
+/// Where a task stores the coroutine to resume after it.
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 }  // namespace lazy

@@ -3,7 +3,8 @@
 //   windrow::Parameters parameters(host, 1);                     // the seed of the initial values
 //   const windrow::Parameter w = parameters.add_product("w", 8, 1);
 //
-// Gradients come from a Runner or a LazyGraph. Gradients of your own, such as a Tape's (windrow/ops/tape.h):
+// Gradients come from a Runner or a LazyGraph. You can also set your own gradients, such as those of a Tape
+// (windrow/ops/tape.h):
 //
 //   tape.watch(parameters.value(w));                             // then apply operators to it, and tape.backward(loss)
 //   parameters.begin_minibatch();
@@ -11,14 +12,15 @@
 //   parameters.sgd(0.1);                                         // or Optimiser::step(), or DataParallel::combine()
 //
 // Contract
-//   Steps    sgd() equals PyTorch's SGD with dense gradients. Weight decay is the gradient of an L2 term of the loss,
-//            so it applies to every row of every parameter that the loss depends on, including table rows that no
-//            lookup used. That costs time proportional to the table; without decay a step changes only rows that were
-//            looked up. The gradients of one row are added up before the row changes, whichever lookups they come from,
-//            so many small ones are not lost to rounding.
+//   Steps    sgd() equals PyTorch's SGD with dense gradients. Weight decay is the gradient of an L2 term of the loss.
+//            So it applies to every row of every parameter that the loss depends on, including table rows that no
+//            lookup used. This takes time proportional to the table; without decay a step changes only rows that were
+//            looked up. The gradients of one row, from all lookups, are added up before the row changes, so many small
+//            gradients are not lost to rounding.
 //   Numbers  The same calls give the same bits with every policy and number of workers.
 //   Errors   A step that uses a failed gradient fails, which poisons the parameters that depend on it. By default a
-//            loss that is not finite fails its gradients, except those that a device had before; see NonFinite.
+//            loss that is not finite fails its gradients, except those that a device has already finished; see
+//            NonFinite.
 //   Life     Parameters, runners and lazy graphs may end in any order: the values live until the last of them ends.
 //            After the engine is gone they may only be destroyed; members that need the engine throw MisuseError.
 //   Threads  One at a time, for a set of parameters with its runners and lazy graphs.
@@ -63,7 +65,7 @@ enum class NonFinite : std::uint8_t {
 
 struct ParametersOptions {
   NonFinite non_finite = NonFinite::fail;
-  /// Names the set in errors. Sets that one function uses need different names; see ParameterSets.
+  /// Names the set in errors. Sets that one function uses must have different names; see ParameterSets.
   std::string name = {};
 };
 
@@ -94,7 +96,7 @@ class Parameters {
   /// Throws MisuseError if there is no parameter of that name.
   Parameter find(const std::string& name) const;
   /// The following throw MisuseError for a parameter of another set. The references stay valid as long as the
-  /// Parameters object, also when parameters are added.
+  /// Parameters object, even if parameters are added.
   const std::string& name(const Parameter& parameter) const;
   const Tensor& value(const Parameter& parameter) const;
   /// The gradient from the last minibatch that was differentiated; valid until the next one is. It has no parts if the
@@ -104,16 +106,16 @@ class Parameters {
   /// parameter. Pushes the ops that add it up.
   Tensor dense_gradient(const Parameter& parameter, std::source_location from = std::source_location::current()) const;
 
-  /// The gradient with its parts added up: `all` if there is a dense part; otherwise one part in which no row of the
-  /// table occurs twice, in ascending order. It has no parts if the loss does not depend on the parameter, or if no
+  /// The gradient with its parts added up: `all` if there is a dense part; otherwise one part with ascending rows, in
+  /// which no row of the table occurs twice. It has no parts if the loss does not depend on the parameter, or if no
   /// lookup used it. Pushes the ops that add it up.
   Gradient summed_gradient(const Parameter& parameter,
                            std::source_location from = std::source_location::current()) const;
-  // For those who combine gradients of several minibatches, such as data_parallel.h:
+  // For code that combines gradients of several minibatches, such as data_parallel.h:
 
   /// Whether the gradient has a dense part.
   bool has_dense_gradient(const Parameter& parameter) const;
-  /// The rows of the table that lookups used, ascending. Known when the minibatch is pushed: nothing waits.
+  /// The rows of the table that lookups used, ascending. Known when the minibatch is pushed, so the call does not wait.
   std::vector<std::int32_t> looked_up_rows(const Parameter& parameter) const;
   /// The gradients of these rows as a new tensor, for a gradient without a dense part; zeros for rows that no lookup
   /// used. Pushes the ops that add them up. Throws MisuseError unless `rows` ascend and contain looked_up_rows().
@@ -127,60 +129,59 @@ class Parameters {
 
   // For programs that compute gradients themselves, such as with a Tape (windrow/ops/tape.h):
 
-  /// Begins a minibatch, as a runner does that differentiates: counts it, and drops the gradients there are, unless
-  /// keep_gradients() was called. Copies the dense ones that are kept. Returns the number of the minibatch, from 0.
+  /// Begins a minibatch, as a runner's differentiate() does: counts it, and drops the existing gradients unless
+  /// keep_gradients() was called. Copies kept dense gradients. Returns the number of the minibatch, from 0.
   std::uint64_t begin_minibatch(std::source_location from = std::source_location::current());
-  /// Adds to the gradient of the minibatch. The first one is not copied: the program must not change it until the next
-  /// begin_minibatch(), and DataParallel::combine() does, in place. Throws MisuseError for another shape.
+  /// Adds to the gradient of the minibatch. The first gradient is not copied: the program must not change it until the
+  /// next begin_minibatch(), but DataParallel::combine() changes it in place. Throws MisuseError for another shape.
   void add_gradient(const Parameter& parameter, const Tensor& all,
                     std::source_location from = std::source_location::current());
 
   /// With NonFinite::skip, for members of a group, which must skip the same steps: until the next minibatch is
-  /// differentiated, each step asks the other members. `agree` pushes ops that replace the element of a 1 x 1 tensor,
-  /// in the host's memory, by the largest one of all members.
+  /// differentiated, each step asks the other members. `agree` pushes ops that replace the element of a 1 x 1 tensor in
+  /// the host's memory by the maximum over all members.
   using Agree = std::function<void(const IntTensor& element, std::source_location from)>;
   void agree_on_steps(Agree agree);
 
-  /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them. Adds
-  /// up the rows of lookups, so that the memory of the minibatches that computed them can be freed: call gradient()
-  /// again for the result. Pushes the ops that do it.
+  /// Makes the next differentiated minibatch add its gradients to the existing ones instead of replacing them. Pushes
+  /// ops that add up the rows of lookups, so that the memory of their minibatches can be freed: call gradient() again
+  /// for the result.
   void keep_gradients(std::source_location from = std::source_location::current());
 
-  /// The number of minibatches that were computed for training, from which dropout() draws; all that a lazy graph
-  /// computes from clear() to clear() is one. A program that goes on from a checkpoint sets it to what it was.
+  /// The number of minibatches that were computed for training; dropout masks depend on it. Everything that a lazy
+  /// graph computes from clear() to clear() counts as one. A program that continues from a checkpoint must restore it.
   std::uint64_t minibatches() const;
   void set_minibatches(std::uint64_t number);
   /// For members of a group, which train equal parameters on different samples: each draws its own dropout, except for
   /// samples with numbers. DataParallel calls it. Throws MisuseError for a rank out of range.
   void set_member(int rank, int members);
   /// Numbers the samples of the next minibatch that is counted, for members of a group: the number of a sample is its
-  /// place among the samples of all members. Then a runner, whose graphs are the samples, draws the dropout that one
-  /// member would draw that computed them all; it throws MisuseError for more or fewer graphs. Of several sets, the
-  /// first one counts. A lazy graph's dropout() draws in the order of its calls, and ignores numbers.
+  /// place among the samples of all members. Then a runner, whose graphs are the samples, draws the same dropout as a
+  /// single member that computes all samples; it throws MisuseError for more or fewer graphs. With several sets, the
+  /// numbers of the first set are used. A lazy graph's dropout() draws in the order of its calls, and ignores numbers.
   void number_samples(std::vector<std::int32_t> numbers);
-  /// For random draws of the program itself, by sample: differs by seed, minibatch and number of the sample; and by
-  /// member, for samples without numbers. `sample`: place in the next minibatch. Throws MisuseError for a sample beyond
-  /// the numbers.
+  /// A seed for the program's own random draws, by sample. It depends on seed, minibatch and number of the sample; and
+  /// on the member, for samples without numbers. `sample`: place in the next minibatch. Throws MisuseError for a sample
+  /// beyond the numbers.
   std::uint64_t sample_seed(std::size_t sample) const;
 
-  /// A frozen parameter counts as a constant: no gradient is computed for it, from the next minibatch on, and no step
-  /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. In a lazy graph, do it
-  /// before the flush that uses the parameter; see lazy.h. Throw MisuseError for a parameter of another set.
+  /// A frozen parameter counts as a constant: from the next minibatch on, no gradient is computed for it, and no step
+  /// changes it. Runners and lazy graphs plan again when the set of frozen parameters has changed. For a lazy graph,
+  /// call these before the flush that uses the parameter; see lazy.h. Throw MisuseError for a parameter of another set.
   void freeze(const Parameter& parameter);
   void unfreeze(const Parameter& parameter);
   bool frozen(const Parameter& parameter) const;
 
   const Device& device() const;
-  NonFinite non_finite() const;  ///< as ParametersOptions says
-  /// Counts a step of an optimiser that is not sgd(), and decides whether it is skipped; see NonFinite. Pushes the ops
-  /// that decide.
+  NonFinite non_finite() const;  ///< see ParametersOptions
+  /// Counts a step of an optimiser other than sgd(). Pushes the ops that decide whether it is skipped; see NonFinite.
   NextStep next_step(std::source_location from = std::source_location::current());
   /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *
   /// value). `rate` is the learning rate, `decay` the weight decay. Returns the number of the step, counted from 0.
   /// Throws MisuseError unless both are finite.
   std::uint64_t sgd(double rate, double decay = 0, std::source_location from = std::source_location::current());
-  /// The skipped steps among those that have run so far; see NonFinite::skip. Does not wait. A step has
-  /// certainly run once a wait for a parameter that it changes has returned. May be called from any thread.
+  /// The skipped steps among those that have run so far; see NonFinite::skip. Does not wait. After a wait for a
+  /// parameter that a step changes, the step has run. May be called from any thread.
   SkippedSteps skipped_steps() const;
   /// Drops all gradients. Lookup gradients keep their minibatch's memory alive until this call or the next
   /// differentiation.
@@ -196,15 +197,15 @@ class Parameters {
 ///   windrow::Parameters encoder(host, 1, {.name = "encoder"}), decoder(host, 2, {.name = "decoder"});
 ///   windrow::Runner runner(host, translator, {encoder, decoder});
 ///
-/// A minibatch sets the gradients of all sets. Steps belong to one set, and so do optimisers and averages: each set can
-/// have another optimiser, or none. Each set decides alone whether its step is skipped. Parameters of different sets
-/// may have one name. Dropout draws with the seed and the number of minibatches of the first set; all sets count the
+/// A minibatch sets the gradients of all sets. Steps, optimisers and averages belong to one set: each set can have
+/// another optimiser, or none. Each set decides alone whether its step is skipped. Parameters of different sets may
+/// have the same name. Dropout draws with the seed and the number of minibatches of the first set; all sets count the
 /// minibatch.
 class ParameterSets {
  public:
   ParameterSets(Parameters& set);
-  /// Throw MisuseError without sets, for a set that is given twice, for two sets of one name, and for sets that differ
-  /// in ParametersOptions::non_finite.
+  /// Throw MisuseError without sets, for a set that is given twice, for two sets of the same name, and for sets that
+  /// differ in ParametersOptions::non_finite.
   ParameterSets(std::span<const std::reference_wrapper<Parameters>> sets);
   ParameterSets(std::initializer_list<std::reference_wrapper<Parameters>> sets)
       : ParameterSets(std::span(sets.begin(), sets.size())) {}
@@ -232,14 +233,15 @@ struct Initial {
   static Initial he_normal(Index inputs);
   static Initial he_uniform(Index inputs);
   /// A random matrix with orthonormal columns, or rows if it is wider than high, times `gain` (Saxe et al. 2014), as
-  /// PyTorch's orthogonal_. Waits for the draw; the time is proportional to the elements times the smaller side.
+  /// PyTorch's orthogonal_. Waits for the draw, which takes time proportional to the number of elements times the
+  /// smaller side.
   static Initial orthogonal(float gain = 1) { return {Draw::orthogonal, gain, 0}; }
   /// `factor` on the diagonal, zeros elsewhere; the matrix may have any shape.
   static Initial identity(float factor = 1) { return {Draw::identity, factor, 0}; }
 };
 
-/// For the operators of expression_operators.h. Parameters alone do not have them, since the two kinds of expressions
-/// compute with parameters each in its own way. So that the compiler says that, there is an operator that fails.
+/// For the operators of expression_operators.h. Parameters alone do not have them, since each of the two kinds of
+/// expressions computes with parameters in its own way. An operator that fails makes the compiler report this.
 struct ParameterTypes {
   struct NoIndices {};
   using Result = Parameter;
@@ -322,10 +324,10 @@ class NextStep {
   std::uint64_t number() const { return number_; }  ///< counted from 0
   /// The accesses of an op that calls skipped().
   std::vector<Access> accesses() const;
-  /// Reads of the ends of the minibatches that gradients come from. An op with these accesses fails if one of them has
-  /// failed, also where the gradients that it uses were finished before that.
+  /// Reads of the ends of the minibatches that gradients come from. An op with these accesses fails if one of these
+  /// minibatches failed, even if the gradients that it uses were finished before the failure.
   std::vector<Access> ends() const;
-  /// Whether the step is to change nothing; see NonFinite::skip. Call it inside an op with these accesses.
+  /// Whether the step must change nothing; see NonFinite::skip. Call it inside an op with accesses().
   bool skipped() const;
 
  private:

@@ -6,8 +6,8 @@
 //   double loss = minibatch.loss();  // waits
 //   std::vector<std::int32_t> labels = windrow::argmax(minibatch.at_roots("logits"));  // of each graph; waits
 //
-// Networks that are not vertex functions exchange tensors with it: rows that vertices pull, outputs that they push, and
-// gradients of both:
+// A network that is not a vertex function can exchange tensors with it: rows that vertices pull, outputs that they
+// push, and gradients of both:
 //
 //   windrow::Minibatch minibatch = runner.record(graphs, {{"features", {features}}}, {"score"});
 //   windrow::Tensor gradient = ...;  // of a loss that is computed from minibatch.output("score")
@@ -23,9 +23,9 @@
 //            while one runs, and at most `ahead` minibatches hold memory.
 //   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device.
 //   Errors   Misuse throws MisuseError at the call. A failing op, or a loss that is not finite, poisons the minibatch,
-//            its gradients, and what depends on them; but not a gradient that was finished before an op failed. A step
-//            fails as a whole. Waits for these throw OpError; a failure that no wait reported is
-//            thrown by the later call that waits for that minibatch to finish.
+//            its gradients, and what depends on them; but not a gradient that was finished before the op failed. A step
+//            fails as a whole. Waits for poisoned values throw OpError. If no wait reported a failure, the later call
+//            that waits for that minibatch to finish throws it.
 //   Threads  One at a time for each runner.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -82,8 +82,8 @@ using GivenTensors = std::map<std::string, Given>;
 /// An owner. Its minibatches may outlive it, and it may outlive its Parameters object, whose values it keeps alive.
 class Runner {
  public:
-  /// Throws MisuseError for options out of range, if the function uses parameters of other sets, if these are on
-  /// another engine or device, or if the function has a state that is never scattered.
+  /// Throws MisuseError for options out of range, for a function that uses parameters of other sets or has a state that
+  /// is never scattered, and for parameters on another engine or device.
   Runner(const Device& device, const VertexFunction& function, const ParameterSets& parameters,
          RunnerOptions options = {});
   ~Runner();
@@ -92,9 +92,9 @@ class Runner {
 
   using Graphs = InputGraphs;
   /// Computes losses and outputs: pushes the ops. `graphs` is read during the call only. Throws MisuseError for a graph
-  /// of another vertex function, for a tensor that is pulled but not given, or has the wrong width or number of rows,
-  /// and for a vertex that pulls a row which the tensor lacks. Errors name graphs and vertices by their places, from 0:
-  /// "sample 3, vertex 7".
+  /// of another vertex function, for a pulled tensor that is missing or has the wrong width or number of rows, and for
+  /// a vertex that pulls a row which the tensor lacks. Errors name graphs and vertices by their places, from 0: "sample
+  /// 3, vertex 7".
   Minibatch run(const Graphs& graphs, const GivenTensors& given = {},
                 std::source_location from = std::source_location::current());
   /// As run(), and computes the gradients of the loss with respect to all parameters. Throws MisuseError if the
@@ -117,15 +117,15 @@ class Runner {
     add,  ///< adds this minibatch's gradients to the existing ones
   };
   /// The second half: pushes the gradients of the loss, if there is one, and of the outputs that record() named, each
-  /// weighted by its gradient in `gradients`. Throws MisuseError if `gradients` names other outputs, if a shape differs
-  /// from the output's, if a gradient lacks a row that `row_of` names, if the minibatch has been differentiated, or if
-  /// this runner did not record it.
+  /// weighted by its gradient in `gradients`. Throws MisuseError if `gradients` names other outputs, has another shape
+  /// than the output, or lacks a row that `row_of` names. Also throws it if the minibatch was already differentiated,
+  /// or recorded by another runner.
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
-  /// Forgets the vertex types that this runner has seen, on which rounding depends. Types that were seen also have
-  /// gradients in minibatches without them: zeros, with which optimisers take a step. A program that saves a checkpoint
-  /// calls it there, so that it goes on as a new runner of the same function and options does, bit by bit.
+  /// Forgets the vertex types that this runner has seen, on which rounding depends. (Seen types have gradients even in
+  /// minibatches without them: zeros, with which optimisers take a step.) Call it when you save a checkpoint: then the
+  /// runner continues with the same bits as a new runner of the same function and options.
   void forget();
   [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
   [[deprecated("a new runner needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
@@ -135,7 +135,7 @@ class Runner {
   GroupedMinibatch grouped(const Graphs& graphs);
 
   RunnerStats stats() const;
-  /// The current plans, step by step, for the vertex types seen so far. For people.
+  /// The current plans, step by step, for the vertex types seen so far, as readable text.
   std::string describe() const;
 
  private:
@@ -188,8 +188,8 @@ class Runner {
   std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
-  bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
-  bool waits_for_more_ = false;             // a lazy graph sets it for what it computes again: rather fewer batches
+  bool counts_minibatches_ = true;          // false for a lazy graph, which counts its minibatches itself
+  bool waits_for_more_ = false;             // set by a lazy graph when it recomputes: prefer fewer batches
   RunnerStats stats_;
 };
 
@@ -200,20 +200,19 @@ class Minibatch {
   /// Waits for the sum of the losses over all vertices, and returns it. Throws OpError if the minibatch failed. A loss
   /// that is not finite is a failure, except for a minibatch with gradients whose parameters have NonFinite::skip.
   double loss(std::source_location from = std::source_location::current()) const;
-  /// The same as a function, to be called later. It does not keep the minibatch's memory, which a handle does.
+  /// The same as a function, to be called later. Unlike a handle, it does not keep the minibatch's memory.
   std::function<double()> pending_loss(std::source_location from = std::source_location::current()) const;
   /// The output of that name: a row for each vertex, in the order of graphs and vertices; zero for vertex types for
   /// which the value is zero. Pushes the op that collects it. Throws MisuseError for an unknown name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
   /// The output of some vertices: `row_of` contains, for each vertex in the order of graphs and vertices, its row in
-  /// the result, or -1 for none; of several vertices with one row, one is chosen. Throws MisuseError if its length is
-  /// not the number of vertices, or for a row below -1.
+  /// the result, or -1 for none. If several vertices have the same row, one of them is chosen. Throws MisuseError if
+  /// its length is not the number of vertices, or for a row below -1.
   Tensor output(const std::string& name, std::vector<std::int32_t> row_of,
                 std::source_location from = std::source_location::current()) const;
-  /// The output of the root of each graph, that is, of the vertex that is no child of another one: a row for each
-  /// graph, in their order. Pushes the op that collects it; get() and argmax() of the result wait. Throws MisuseError
-  /// for an unknown name, and for a graph with several roots or without vertices; for such graphs, pass rows to
-  /// output().
+  /// The output of the root of each graph, which is the vertex that is no child of another: a row for each graph, in
+  /// their order. Pushes the op that collects it; get() and argmax() of the result wait. Throws MisuseError for an
+  /// unknown name, and for a graph with several roots or without vertices; for such graphs, pass rows to output().
   Tensor at_roots(const std::string& name, std::source_location from = std::source_location::current()) const;
   /// The gradient of a given tensor, in its shape. Pushes the ops that add it up. Throws MisuseError for an unknown
   /// name, and before the minibatch is differentiated.
@@ -238,13 +237,13 @@ struct Announced {
 
 /// A minibatch as schedules see it: in groups of consecutive samples, whose batches are separate. A value.
 struct GroupedMinibatch {
-  std::vector<std::string> types = {};  ///< what each vertex type is, for people: "list, with children"
+  std::vector<std::string> types = {};  ///< a readable name of each vertex type: "list, with children"
   /// Their costs are floating point operations of a vertex with one edge, forward and backward: an estimate.
   std::vector<TypedGraph> groups = {};
 };
 
-/// Fails the op that adds up the losses of a minibatch, so it is the root of the OpError that waits for these losses
-/// throw: a loss is infinite or NaN. The text names the vertex, and where the first such value comes from.
+/// A loss is infinite or NaN. Thrown by the op that adds up the losses of a minibatch, so it is the root of the OpError
+/// that waits for these losses throw. The text names the vertex, and where the first such value comes from.
 class NotFiniteError : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,4 @@
-// What a runner may be told, and what it counts.
+// The options and the statistics of a runner.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -11,23 +11,23 @@
 namespace windrow {
 
 /// Optimisations of a runner. Each can be switched off to measure its effect; results are equal up to rounding. Without
-/// `lazy`, and with schedule policy serial, gradients of parameters are accumulated batch by batch in float, so a sum
-/// over very many batches loses digits.
+/// `lazy`, or with schedule policy serial, gradients of parameters are accumulated batch by batch in float, so sums
+/// over very many batches lose digits.
 struct Optimisations {
   bool specialisation = true;  ///< skips values that are zero because a vertex lacks a child or an index
   bool packing = true;         ///< deprecated: has no effect
   bool eager = true;           ///< computes values that depend on no child first, for all vertices of a group at once
-  /// Computes values that no consumer depends on last, for all vertices of a group at once; gradients of parameters
-  /// over all vertices at once.
+  /// Computes values that no consumer depends on last, for all vertices of a group at once. Computes gradients of
+  /// parameters over all vertices at once.
   bool lazy = true;
   bool slots = true;  ///< writes a state where its consumers read it; otherwise each consumer gathers copies
-  /// Reads the states of children where these were computed, if edges only use them in dot products with the vertex and
-  /// in weighted sums; otherwise each edge has a copy.
+  /// Reads the states of children in place, if edges use them only in dot products with the vertex and in weighted
+  /// sums; otherwise each edge gets a copy.
   bool in_place = true;
-  bool sharing = true;  ///< gives values that are needed at different times the same memory
+  bool sharing = true;  ///< values that are needed at different times share memory
   bool fusion = true;   ///< runs small steps one after the other over tiles of rows that stay in the cache
-  /// Runs what is computed for all vertices at once concurrently with the levels, in blocks that finish before a level
-  /// needs them, or start when their levels are done.
+  /// Runs the work on all vertices at once (eager, lazy) concurrently with the levels, in blocks. A block finishes
+  /// before a level needs it, or starts when its levels are done.
   bool streaming = true;
   bool splitting = true;  ///< cuts batches with the work of several ops by rows, for several workers
 
@@ -51,9 +51,9 @@ struct RunnerOptions {
   /// batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertex types, per kind, with a computation of their own; at least 0. A vertex type is the set of children
-  /// and optional indices that a vertex has. The first types that this runner sees are computed without what they lack;
-  /// vertices of all later types are computed with all children and indices, with zeros for missing ones. Choose fewer
-  /// for a function whose minibatches have few vertices of each type.
+  /// and optional indices that a vertex has. The first types that this runner sees are computed without their missing
+  /// children and indices. All later types are computed with all children and indices, with zeros for missing ones.
+  /// Choose fewer for a function whose minibatches have few vertices of each type.
   std::int64_t own_types = 32;
   /// The most vertices of one batch, at least 1; 1 computes vertices one at a time, with the same kernels.
   std::int64_t batch_rows = INT64_MAX;
@@ -63,11 +63,11 @@ struct RunnerOptions {
   bool time_steps = false;
 };
 
-/// What the steps of one operator took.
+/// Time and work of the steps of one operator.
 struct OperatorTime {
   std::int64_t steps = 0, ns = 0;
   std::int64_t flops = 0;  ///< of products
-  std::int64_t bytes = 0;  ///< of other steps: what they read and wrote, see StepTimes
+  std::int64_t bytes = 0;  ///< read and written by other steps, see StepTimes
 };
 using OperatorTimes = std::map<std::string, OperatorTime>;  ///< by the name of the operator
 
@@ -77,10 +77,10 @@ struct StepTimes {
   std::int64_t arithmetic_ns = 0;  ///< other arithmetic
   /// Moving values: lookups, gathers, scatters, copies, fills, and sums of values that are scattered to one place.
   std::int64_t move_ns = 0;
-  /// What these steps read and wrote: rows of operands, rows of results, and results that are added to twice. A lookup
-  /// counts the rows that it looks up.
+  /// Bytes that these steps read and wrote: rows of operands and of results. Results that are added to count twice. A
+  /// lookup counts the rows that it looks up.
   std::int64_t arithmetic_bytes = 0, move_bytes = 0;
-  /// The same, operator by operator. Moves that are no operators have names as "gather" and "scatter".
+  /// The same for each operator. Moves that are not operators have names such as "gather" and "scatter".
   OperatorTimes products = {}, arithmetic = {}, moves = {};
 
   StepTimes& operator+=(const StepTimes& other);

@@ -5,8 +5,8 @@
 //   schedule.batches.size();         // about the number of kernel launches
 //   windrow::fewest_batches(graph);  // no schedule has fewer batches
 //
-// Pure functions, without engine, device or memory beyond their results. A batch consists of vertices of one type, none
-// of which depends on another one of them.
+// Pure functions, without engine, device or memory beyond their results. A batch consists of vertices of one type that
+// do not depend on each other.
 //
 //   policy   a batch contains                                                      source
 //   level    the vertices of one type on one level                                 Cavs (Xu et al. 2018)

@@ -16,24 +16,24 @@
 //
 //   v.scatter(total, own + sum_children(tanh(matmul(v.each(total), w))));
 //
-// Its first children can be `fixed`: they are gathered by number, and the other children by `each`. So a step of a
-// decoder gathers the step before it and attends to all words. An edge can lead to several children, such as the two
-// parts of a span: see Shape.
+// Its first children can be `fixed`: they are gathered by number, and the other children by `each`. For example, a step
+// of a decoder can gather the previous step and attend to all words. An edge can lead to several children, such as the
+// two parts of a span: see Shape.
 //
 // A graph can use several functions, such as an encoder and a decoder. They are combined into one function with several
 // kinds; GraphData::kinds says which kind computes each vertex. States are matched by name.
 //
 // Leaves and inner vertices that compute different things have three forms:
 //
-//   One body      Missing children and missing indices (Presence::sometimes) are zeros, as in the example above. The
-//                 form for formulas in which zeros are right, such as sums of products. See TreeLstm in
+//   One body      Missing children and missing indices (Presence::sometimes) are zeros, as in the example above. Use
+//                 this form for formulas in which zeros are right, such as sums of products. See TreeLstm in
 //                 windrow/models/tree_lstm.h. Leaves cost as little as with a function of their own; see Types below.
 //   Kinds         VertexFunction("tree", {leaf, inner}): a function each, and GraphData::kinds with 0 or 1 for each
-//                 vertex. The form for different formulas, inputs, outputs or losses, where zeros would be wrong: a
-//                 bias or a softmax over children that a leaf must not have. Each kind pulls only its own inputs.
-//   Two functions Each with a runner and graphs of its own; the second pulls outputs of the first by pull_row(). The
-//                 form for parts that are trained or used apart, such as an encoder that several networks read. Costs a
-//                 minibatch for each, and gradients by Runner::record() and backward().
+//                 vertex. Use this form for different formulas, inputs, outputs or losses, where zeros would be wrong:
+//                 a bias or a softmax over children that a leaf must not have. Each kind pulls only its own inputs.
+//   Two functions Each with a runner and graphs of its own; the second pulls outputs of the first by pull_row(). Use
+//                 this form for parts that are trained or used separately, such as an encoder that several networks
+//                 read. It costs a minibatch for each, and needs Runner::record() and backward() for gradients.
 //
 // Contract
 //   Types    Values from missing children and missing indices are zero. Since it is known before the run which vertices
@@ -82,8 +82,9 @@ class VertexFunction {
     /// For any_arity: how many children an edge leads to, at least 1. GraphData lists them one after the other.
     std::size_t per_edge = 1;
   };
-  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, if `fixed` or `per_edge` is used with
-  /// a fixed arity, or if the arity (fixed + per_edge for any_arity) plus the number of optional indices exceeds 31.
+  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, or if `fixed` or `per_edge` is used
+  /// with a fixed arity. Also throws it if the arity (fixed + per_edge for any_arity) plus the number of optional
+  /// indices exceeds 31.
   VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
   /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
   /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, or if one
@@ -127,7 +128,7 @@ class Vertex {
   Vertex(const Vertex&) = delete;  // valid only while its function is traced
   Vertex& operator=(const Vertex&) = delete;
 
-  /// Declares a part of the state. Each name once.
+  /// Declares a part of the state. Use each name once.
   State state(const std::string& name, Index width);
   /// The state that child k scattered; zero if the vertex has no such child. k is less than the arity, or than
   /// Shape::fixed in a function of any arity.
@@ -137,11 +138,11 @@ class Vertex {
   /// Hands the value to all consumers. Call it once for each state; not for states that only other kinds scatter.
   void scatter(const State& state, const Expr& value);
 
-  /// The vertex's row of the graph's input of that name (GraphData::values). Each name once.
+  /// The vertex's row of the graph's input of that name (GraphData::values). Use each name once.
   Expr pull(const std::string& name, Index width);
-  /// The vertex's int32 row of GraphData::indices. Operators reject -1 as any index out of range, unless they define a
-  /// meaning for it. With Presence::sometimes, which needs width 1, -1 means that the vertex has no index; values that
-  /// operators compute from it are zero.
+  /// The vertex's int32 row of GraphData::indices. Operators reject -1 like any other index out of range, unless they
+  /// define a meaning for it. With Presence::sometimes, which needs width 1, -1 means that the vertex has no index;
+  /// values that operators compute from it are zero.
   IndexExpr pull_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
   /// The vertex's row of a tensor that is passed to each call of the runner, such as the output of another network; see
@@ -155,12 +156,12 @@ class Vertex {
   /// for a finite number beyond the range of a float.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
-  /// A parameter or a function of parameters (lazy_weight.h) as an expression, to compute with parameters alone: once
-  /// for all vertices.
+  /// A parameter or a function of parameters (lazy_weight.h) as an expression. Operators on parameters alone are
+  /// computed once for all vertices.
   Expr parameter(const Parameter& parameter);
   Expr parameter(const LazyWeight& weight);
 
-  /// Makes the value an output of the minibatch. Each name once.
+  /// Makes the value an output of the minibatch. Use each name once.
   void push(const std::string& name, const Expr& value);
   /// Adds a term of width 1 to the loss, which is the sum over all vertices.
   void loss(const Expr& value);

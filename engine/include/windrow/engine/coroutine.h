@@ -1,6 +1,6 @@
 // Waiting for variables without blocking a thread: co_await engine.ready(var).
 //
-// Any coroutine type can await. Uses the public interface of the engine alone.
+// Any coroutine type can await. This header uses only the public interface of the engine.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -29,12 +29,12 @@ namespace windrow {
 ///          accesses would. If there is no memory for the op that is to resume the coroutine, co_await throws
 ///          std::bad_alloc, and the coroutine holds the accesses until it suspends again. An exception that leaves the
 ///          coroutine is handled by its promise; if the promise throws, the op that resumed it fails.
-/// End      shutdown_for() resumes a coroutine whose accesses are granted in time, since nothing calls off these ops. A
-///          coroutine that awaits an engine which shutdown_for() has not ended is never resumed once the engine is
-///          gone.
+/// End      shutdown_for() resumes a coroutine whose accesses are granted in time, since these ops cannot be called
+///          off. A coroutine that awaits an engine which shutdown_for() has not ended is never resumed once the engine
+///          is gone.
 /// Threads  A suspended coroutine may be destroyed as long as its accesses have not been granted (for example because
-///          an op that the destroying thread controls still holds the variable). It is not resumed then. Once they are
-///          granted, it may be resumed at any moment.
+///          an op that the destroying thread controls still holds the variable). It is not resumed then. Once the
+///          accesses are granted, it may be resumed at any moment.
 class Ready {
  public:
   Ready(Engine& engine, std::vector<Access> accesses, std::source_location from)

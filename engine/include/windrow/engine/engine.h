@@ -6,20 +6,20 @@
 //   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   engine.wait(b);
 //
-// value.h is the way to begin: an op receives the objects that it declares, so that a forgotten access does not
-// compile. coroutine.h waits without blocking a thread; sender.h pushes an op that reports to a receiver.
+// Begin with value.h: there an op receives the objects that it declares, so that a forgotten access does not compile.
+// coroutine.h waits without blocking a thread; sender.h pushes an op that reports to a receiver.
 //
 // The engine knows no tensors, no device types and no allocators: an op is a function and the variables that it
 // accesses.
 //
 // Contract
 //   Order    The result equals that of running the ops one at a time in the order of their pushes. Two ops overlap only
-//            if they have no variable in common, or only read those that they share. Ops that commute on a variable may
-//            change places. Pushes of several threads are in some order that keeps each thread's own.
+//            if they share no variables, or only read the shared ones. Ops that commute on a variable may run in either
+//            order. Pushes of several threads have some common order, which keeps the order of each thread.
 //   Errors   An op that throws poisons the variables that it mutates, overwrites or commutes on. Ops that read, mutate
 //            or commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always.
 //            Each wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse
-//            throws MisuseError and changes nothing. Nothing aborts.
+//            throws MisuseError and changes nothing. The engine never aborts the process.
 //   Lifetime What ops capture by reference must live until they have run. The engine's destructor waits for its ops, so
 //            data that a scope declares after the engine dies too early: declare it before, or make it a Value.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
@@ -29,8 +29,8 @@
 //            place. So recursion of depth d with waits inside ops needs about d times `workers` threads at most,
 //            however many ops it has. A wait for variables without a time limit that could never end throws
 //            WaitCycleError, also if the cycle passes through several engines. A wait inside an op of an ordered lane
-//            throws MisuseError, since it would stop the device's queue. The engine sees its own waits only: ops that
-//            wait for each other by other means need as many workers as there are such ops.
+//            throws MisuseError, since it would stop the device's queue. The engine sees only its own waits: if ops
+//            wait for each other by other means, there must be a worker for each of them.
 //   Fork     A forked child has the variables as the last finished op left them, and starts its own threads when it
 //            pushes. See EngineOptions::fork_patience.
 #pragma once
@@ -77,23 +77,23 @@ class Engine : public TypedPushes {
   /// Throws MisuseError for options out of range, also if they come from the environment. Starts no thread before the
   /// first push.
   explicit Engine(EngineOptions options = {});
-  /// Calls shutdown(), and logs a warning for each failure that was never reported; of those that nest one exception
-  /// (see Failure::origin) for one. If an op holds the last owner of its own engine, the destructor returns at once
-  /// and another thread ends the engine.
+  /// Calls shutdown(), and logs a warning for each failure that was never reported; failures that nest the same
+  /// exception (see Failure::origin) give one warning. If an op holds the last owner of its own engine, the destructor
+  /// returns at once and another thread ends the engine.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Makes a variable; errors and traces show its name, and of values (see VarName) which ones an op changes. Inside a
-  /// capture, see capture().
+  /// Makes a variable. Errors and traces show its name; for values (see VarName) they also show which ones an op
+  /// changes. Inside a capture, see capture().
   Var new_var(VarName name = {});
 
   /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
   /// variable is poisoned or not. Any later use of the variable throws MisuseError.
   ///
-  /// retire still works during and after shutdown. After shutdown, `last` runs immediately on the calling thread; if
-  /// its ordered lane is busy with another such call, it runs after that one, on that one's thread. For a retire inside
-  /// a capture see capture(). If retire throws, `last` is unchanged.
+  /// retire still works during and after shutdown. After shutdown, `last` runs immediately on the calling thread. If
+  /// its ordered lane is busy with another such call, it runs after that call, on that call's thread. For a retire
+  /// inside a capture see capture(). If retire throws, `last` is unchanged.
   void retire(Var var, OpFunction&& last = nullptr, const PushOptions& options = {.name = "retire"});
 
   /// Pushes an op that runs `function` once its accesses are granted. The captures of `function` are destroyed before
@@ -101,20 +101,21 @@ class Engine : public TypedPushes {
   /// point is reached, so the device may use memory that they own; a thread of the engine destroys them soon after
   /// that, and wait_all() waits until it has done so.
   ///
-  /// Throws MisuseError if there is no function, if a variable is empty, retired or of another engine, if the lane is
-  /// one of another engine or was removed, and after shutdown (except inside ops, while the shutdown waits for them).
+  /// Throws MisuseError for an empty function, for a variable that is empty, retired or of another engine, and for a
+  /// lane that was removed or belongs to another engine. Also throws it after shutdown (except inside ops, while the
+  /// shutdown waits for them).
   void push(OpFunction function, AccessList accesses, const PushOptions& options = {});
 
   /// Pushes an asynchronous op, which finishes when its OnComplete is called. If `function` throws, the op fails; it
   /// still finishes only when its OnComplete has been called or destroyed. Throws as push() does.
   void push_async(AsyncFunction function, AccessList accesses, const PushOptions& options = {});
 
-  /// Declares an op that is to be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
-  /// only reads may run concurrently, which its function must allow. Throws as push() does, except for
-  /// retired variables and after shutdown, where the push of the op throws. Errors and reports of the
-  /// op name the place of the declaration. Once no handle is left, the function is destroyed at a moment when nothing
-  /// is pending: by the end of the last handle, the next declare() or wait_all(), or the end of the engine. A handle
-  /// may outlive its engine, but only to be destroyed.
+  /// Declares an op that will be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
+  /// only reads may run concurrently, which its function must allow. Throws as push() does, except for retired
+  /// variables and after shutdown, where the push of the op throws. Errors and reports of the op name the place of the
+  /// declaration. Once no handle is left, the function is destroyed at a moment when nothing is pending: when the last
+  /// handle ends, at the next declare() or wait_all(), or when the engine ends. A handle may outlive its engine, but
+  /// only to be destroyed.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
@@ -122,11 +123,11 @@ class Engine : public TypedPushes {
   /// captures inside `body` throw MisuseError. If `body` throws, nothing is kept, and the exception is passed on.
   ///
   /// A retire in `body` gives the variable to the graph. A variable that was created in `body` begins a new life in
-  /// each launch; `last` is called once in each, and the variable's handle is of no use outside the graph. A variable
-  /// from outside ends with the first launch, and no further launch is possible; so keep the handle of a tensor from
-  /// outside alive that later launches need. If there is no launch before the graph ends, or `body` throws, the
-  /// variable is retired then. So `last` should free what one launch allocated, and its captures should own what lasts
-  /// as long as the graph.
+  /// each launch; `last` is called once in each, and the variable's handle cannot be used outside the graph. A variable
+  /// from outside ends with the first launch, and no further launch is possible. So if later launches need a tensor
+  /// from outside, keep its handle alive. If the graph ends without a launch, or `body` throws, the variable is retired
+  /// then. So `last` should free what one launch allocated, and its captures should own what lasts as long as the
+  /// graph.
   Graph capture(const std::function<void()>& body, OpName name = {},
                 std::source_location from = std::source_location::current());
 
@@ -159,9 +160,9 @@ class Engine : public TypedPushes {
   Ready ready(AccessList accesses, std::source_location from = std::source_location::current());
 
   /// Declares that the variable stands for these bytes, which must live until the variable is retired; a variable may
-  /// have several ranges. Without EngineOptions::check this does nothing. With it, an op fails with MisuseError, naming
-  /// the variable and the access to declare, if it changed watched bytes that it did not declare, or declared as read
-  /// only. If the range consists of whole pages, the op also fails if it reads the bytes undeclared (Linux only).
+  /// have several ranges. Without EngineOptions::check this does nothing. With it, an op fails if it changed watched
+  /// bytes that it did not declare, or declared only as read. Its MisuseError names the variable and the access to
+  /// declare. If the range consists of whole pages, the op also fails if it reads the bytes undeclared (Linux only).
   /// Otherwise the engine logs a warning, once for each name of a variable, that it cannot see such reads;
   /// page_allocator() in windrow/memory/allocator.h has whole pages.
   ///
@@ -173,68 +174,69 @@ class Engine : public TypedPushes {
   /// A handle for ops that allocate watched bytes while they run.
   Watcher watcher();
 
-  /// Pushes an op that clears the variable's poison once all earlier ops on it have finished. It counts in version():
-  /// by healing, the program declares the value good again, which makes it a different value.
+  /// Pushes an op that clears the variable's poison once all earlier ops on it have finished. The op counts in
+  /// version(): by healing, the program declares the value good again, which makes it a different value.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
-  /// Heals what the failure has poisoned: pushes, for each of failure.poisoned(), an op that clears the poison if it
-  /// still comes from the same root. So a variable that is retired, overwritten or healed meanwhile, or poisoned by
-  /// another failure, is left alone. The op counts in version() in any case. The values are as far as the failed ops
-  /// got: see docs/engine.md for updates that are all or nothing. Throws MisuseError for an error of another engine,
-  /// inside a capture, and after shutdown.
+  /// Heals what the failure has poisoned: pushes, for each variable in failure.poisoned(), an op that clears the poison
+  /// if it still comes from the same root. So variables that are meanwhile retired, overwritten, healed or poisoned by
+  /// another failure stay unchanged. The op always counts in version(). The values are as the failed ops left them: see
+  /// docs/engine.md for updates that are all or nothing. Throws MisuseError for an error of another engine, inside a
+  /// capture, and after shutdown.
   void heal(const OpError& failure, const PushOptions& options = {.name = "heal"});
 
   /// The number of ops with mutate, overwrite or commute access that have run so far, including heals and failed ops,
   /// excluding skipped and cancelled ops. Throws MisuseError for a variable that is empty, retired or of another
   /// engine.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
-  /// A number that changes with each push of an op with mutate, overwrite or commute access, also of a heal, or of a
-  /// graph with such an op: while it stays the same, no op has been pushed that would change what the variable stands
-  /// for. Blocks for nothing. Throws as version() does.
+  /// A number that changes with each push of an op with mutate, overwrite or commute access, including heals, and
+  /// graphs with such an op. While it stays the same, no op has been pushed that would change what the variable stands
+  /// for. Never blocks. Throws as version() does.
   std::uint64_t pushed_version(Var var, std::source_location from = std::source_location::current());
 
-  /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, one that was added before, options out
-  /// of range, or a HostLane with less than one thread.
+  /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, a Lane that was added before, options
+  /// out of range, or a HostLane with less than one thread.
   LaneId add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options = {});
   LaneId add_lane(HostLane lane);
   /// The ordered lane that `lane` identifies; null for a host lane. Throws MisuseError for a lane of another engine.
   Lane* lane(LaneId lane) const;
   /// Refuses further pushes to an ordered lane, waits until its ops have ended and its last point is reached, and calls
-  /// Lane::close(). What its ops have written stays valid, and a failure of the lane is still reported. Throws
+  /// Lane::close(). Data that its ops have written stays valid, and a failure of the lane is still reported. Throws
   /// MisuseError for a host lane, a lane of another engine, a lane that was removed before, and inside an op.
   void remove_lane(LaneId lane);
 
   /// Refuses further pushes from outside ops, lets all pending ops finish, and joins the threads. A second call does
   /// nothing. Throws MisuseError inside an op of this engine.
   void shutdown();
-  /// The same in bounded time: waits `patience` at most. If ops are still pending then, calls off those that have not
-  /// begun, except retires, heals and ops marked run_always, and OpContext::should_stop() turns true in the others.
-  /// Calls `abort`, which may end what ops wait for, such as the groups of a communicator, with the text of
-  /// describe_pending(); without `abort`, the text goes to the log. Then waits `patience` once more.
+  /// The same in bounded time: waits at most `patience`. If ops are still pending then, it calls off those that have
+  /// not begun, except retires, heals and ops marked run_always; in the others, OpContext::should_stop() turns true. It
+  /// calls `abort` with the text of describe_pending(). `abort` may end what ops wait for, such as the groups of a
+  /// communicator; without `abort`, the text goes to the log. Then it waits `patience` once more.
   ///
-  /// Returns whether the engine has ended. If not, it goes on to refuse pushes. Its destructor does not wait: it leaks
-  /// the engine if ops are still pending. No op begins then, but those that run must not use the Engine, and the
-  /// program should end. Throws MisuseError as shutdown() and for a negative time, and `abort`'s exception at the end.
+  /// Returns whether the engine has ended. If not, the engine continues to refuse pushes, and its destructor does not
+  /// wait: it leaks the engine if ops are still pending. No op begins then, running ops must not use the Engine, and
+  /// the program should end. Throws MisuseError as shutdown() and for a negative time, and `abort`'s exception at the
+  /// end.
   bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort = {});
 
   /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;
-  /// The sum of EngineStats::failed, skipped and cancelled. It costs little to ask whether it has grown.
+  /// The sum of EngineStats::failed, skipped and cancelled. Reading it is cheap.
   std::uint64_t failures() const;
   int workers() const;
 
   /// The engine's trace; see trace.h.
   Trace trace();
 
-  /// A multi-line report for people: each pending op (the first ten if there are many), whether it runs, what it waits
-  /// for and which op holds that; then the ordered lanes that have points to reach, and the op whose point is next.
-  /// Holds up pushes of other threads while it collects the data.
+  /// A readable report of several lines. It lists each pending op (the first ten if there are many), whether it runs,
+  /// what it waits for and which op holds that. Then it lists the ordered lanes that have points to reach, and the op
+  /// whose point is next. Blocks pushes of other threads while it collects the data.
   std::string describe_pending();
 
  private:
   friend class EngineUse;
   friend class EngineRef;
   friend class PushRefusal;
-  /// Takes over the core of an engine that was destroyed inside one of its own ops.
+  /// Takes the core of an engine that was destroyed inside one of its own ops.
   Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life);
 
   std::unique_ptr<Core> core_;
@@ -254,7 +256,7 @@ class OpContext {
   /// The ordered lane that the op issues its work on; null on a host lane.
   Lane* lane() const { return lane_; }
   /// Whether the op should give up, for example by throwing Cancelled: its stop was requested, its deadline has passed
-  /// (see PushOptions), or shutdown_for() has waited too long. To be called by the op's thread. Reads the clock if the
+  /// (see PushOptions), or shutdown_for() has waited too long. Call it only on the op's thread. Reads the clock if the
   /// op has a deadline.
   bool should_stop() const;
 
@@ -298,7 +300,7 @@ class Watcher {
   Core* core_ = nullptr;
 };
 
-/// Does nothing: a thread that pushes far ahead of the workers hands ops over in larger groups by itself.
+/// Does nothing: a thread that pushes far ahead of the workers now hands over ops in larger groups automatically.
 class [[deprecated("remove the scope: pushes adapt by themselves")]] BulkScope {
  public:
   explicit BulkScope(Engine&) {}

@@ -31,8 +31,8 @@ class MisuseError : public Error {
   using Error::Error;
 };
 
-/// Thrown by a wait inside an op that could never end, because what it waits for waits for that op. The text lists the
-/// cycle.
+/// Thrown by a wait inside an op that could never end, because the ops that it waits for wait for that op. The text
+/// lists the cycle.
 class WaitCycleError : public MisuseError {
  public:
   using MisuseError::MisuseError;
@@ -53,9 +53,9 @@ class DeadlineError : public Error {
 
 /// Why an op or a lane failed. An immutable value, shared by all that report it.
 ///
-/// `cause` is the failure that caused this one; it is null at the root, which is an op that threw, or a lane. Of a long
-/// chain only the failures nearest the root and the last one are kept; `elided` counts those left out between the last
-/// one and its cause.
+/// `cause` is the failure that caused this one; it is null at the root, which is an op that threw, or a lane. In a long
+/// chain only the failures nearest the root and the last one are kept; `elided` counts the omitted failures between the
+/// last one and its cause.
 struct Failure {
   enum class Kind {
     threw,      ///< the op's function threw, or its OnComplete reported an error or was dropped
@@ -70,7 +70,7 @@ struct Failure {
   Kind kind = Kind::threw;
   std::string name = {};                ///< of the op ("op" if it had none) or of the lane
   std::source_location pushed_at = {};  ///< where the program pushed the op
-  /// The values (value.h) that the op changes, for people: "'x', 'tiles[5]'"; names a few if there are many.
+  /// The values (value.h) that the op changes, as readable text: "'x', 'tiles[5]'". Names only a few if there are many.
   std::string changes = {};
   std::exception_ptr error = {};  ///< at the root: the exception
   std::shared_ptr<const Failure> cause = {};
@@ -79,8 +79,9 @@ struct Failure {
 
   /// The root of the chain; this failure itself if it has no cause.
   const Failure& root() const;
-  /// What the failure comes from: the exception that the root's exception nests (std::nested_exception), or else the
-  /// root's exception. Failures that nest one exception are one event: if nobody waited for any, the engine logs one.
+  /// The original cause: the exception that the root's exception nests (std::nested_exception), or else the root's
+  /// exception. Failures that nest the same exception are one event: if nobody waited for any of them, the engine logs
+  /// one.
   std::exception_ptr origin() const;
   /// One line: the op, where it was pushed, and the chain of causes down to the root's message.
   std::string describe() const;
@@ -100,11 +101,10 @@ class OpError : public Error {
  public:
   /// The failures, at least one, each with its chain of causes. what() names the first ten.
   const std::vector<FailurePtr>& failures() const { return *failures_; }
-  /// The variables that, at this moment, carry one of these failures or another failure with the same root: not only
-  /// those that the wait was for. Pending ops may spread the failures to more variables; after an error of wait_all()
-  /// there are none. Variables that were healed, overwritten or retired are left out, and so is what a failed lane has
-  /// lost as long as no op has used it. Looks at all variables of the engine. Empty once the engine is gone. Threads:
-  /// any, also inside ops.
+  /// All variables that now carry one of these failures or another failure with the same root, not only those of the
+  /// wait. Pending ops may spread the failures to more variables; after an error of wait_all() no op is pending. Omits
+  /// variables that were healed, overwritten or retired, and data lost by a failed lane that no op has used since.
+  /// Inspects all variables of the engine. Empty once the engine is gone. Threads: any, also inside ops.
   std::vector<Poisoned> poisoned() const;
   /// Rethrows the original exception of the first failure's root.
   [[noreturn]] void rethrow_root() const;

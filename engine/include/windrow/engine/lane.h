@@ -42,13 +42,13 @@ struct DeviceWork {
 };
 
 /// Whether work that waits for a point fails if that point's work failed. `fail`: the later work uses what the failed
-/// work was to write. `go_on`: it needs the order alone, since it overwrites that value or what the failed work read.
+/// work was to write. `go_on`: it needs only the order, since it overwrites that value or what the failed work read.
 enum class IfFailed : std::uint8_t { fail, go_on };
 
 /// An ordered lane. A device room implements it; each lane is added to one engine only. The engine calls enter(),
 /// wait(), record() and leave() from one thread at a time, in issue order, and the other members from any thread, also
-/// from inside a callback. So a lane calls callbacks without holding a lock that its members take. No member throws. An
-/// op of the lane may call record() and when_reached() as well.
+/// from inside a callback. So a lane must not hold a lock that its members take while it calls a callback. No member
+/// throws. An op of the lane may call record() and when_reached() as well.
 ///
 /// Failure: once a lane has failed, it stays failed, and reports the same exception_ptr for each later point. A lane
 /// that waits for a failed point with IfFailed::fail fails too.
@@ -64,12 +64,12 @@ class Lane {
   /// function pushes with policy serial.
   virtual void enter() noexcept {}
   /// Ends the section, on the same thread, and undoes what enter() did. Returns the error of the work issued in it, if
-  /// one is known already, for example that a kernel could not be launched: the op fails with it, unless its function
-  /// has thrown. Successive ops of the lane are not affected.
+  /// one is already known, for example a kernel that could not be launched. The op fails with this error unless its
+  /// function has thrown. Later ops of the lane are not affected.
   virtual std::exception_ptr leave() noexcept { return nullptr; }
-  /// For enter(): whether nobody else relies on what the calling thread has set, such as its device, so that leave()
-  /// may let it stay. The thread was started by an engine without EngineOptions::on_thread_start, and is not inside an
-  /// op.
+  /// For enter(): whether nobody else relies on settings of the calling thread, such as its current device, so that
+  /// leave() need not restore them. The thread was started by an engine without EngineOptions::on_thread_start, and is
+  /// not inside an op.
   static bool thread_is_free() noexcept;
 
   /// Returns the point after all work issued so far.
@@ -87,19 +87,19 @@ class Lane {
   /// point is already reached, otherwise later on a thread of the lane. The callback neither throws nor blocks.
   virtual void when_reached(Point point, Reached callback) noexcept = 0;
 
-  /// Called after record() for points that someone will probably wait for when further work has been issued. A lane
-  /// that can only wait for all work issued so far may remember the point now.
+  /// Called after record() for a point for which someone will probably wait after further work has been issued. A lane
+  /// that can only wait for all work issued so far may note the point now.
   virtual void anticipate(Point point [[maybe_unused]]) noexcept {}
-  /// The same for the point that is recorded next. An op of the lane calls it while it issues work, if others will wait
-  /// for this work that are pushed only later.
+  /// The same for the next recorded point. An op of the lane calls it while it issues work, if ops that are pushed
+  /// later will wait for this work.
   virtual void anticipate_next() noexcept {}
 
   /// Called by one thread at a time when a trace of the engine starts: from now on the lane notes when its device does
-  /// work, but no more than `most` times. A lane that cannot tell does nothing.
+  /// work, but no more than `most` times. A lane that cannot do so does nothing.
   virtual void start_trace(std::uint64_t most [[maybe_unused]]) noexcept {}
   /// Called when the trace stops.
   virtual void stop_trace() noexcept {}
-  /// What was noted for the last trace and is done, in any order.
+  /// The finished work that was noted for the last trace, in any order.
   virtual std::vector<DeviceWork> traced() { return {}; }
 
   /// Called once by Engine::remove_lane: all recorded points are reached, and the engine issues nothing more. The lane

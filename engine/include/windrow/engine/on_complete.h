@@ -44,7 +44,7 @@ class OnComplete {
 
   Core* core_;
   OpRecord* op_;
-  const OpLimits* limits_ = nullptr;  // live in the op, as long as it has not completed
+  const OpLimits* limits_ = nullptr;  // they live in the op until it has completed
 };
 
 }  // namespace windrow

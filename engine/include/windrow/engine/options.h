@@ -1,4 +1,4 @@
-// What an engine, and a push, may be told.
+// Options of an engine and of a push.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -22,7 +22,7 @@ enum class Policy {
   /// that op has returned, or while it waits. Ops that become ready through an OnComplete or a lane's point run on a
   /// thread of the engine. An op of an ordered lane ends when its point is reached; push blocks until then.
   serial,
-  pool,  ///< on a pool of worker threads, whatever their lane
+  pool,  ///< ops of all lanes run on one pool of worker threads
   /// On threads of the op's lane. The host lane has one thread more, which takes only ops of positive priority.
   per_device,
   chaos,  ///< on a pool, in a random order among the ready ops, regardless of priority: exposes undeclared accesses
@@ -32,8 +32,8 @@ enum class Policy {
 Policy parse_policy(std::string_view name);
 std::string_view to_string(Policy policy);
 
-/// The number of an op. The lower 48 bits count the pushes of a thread, from 1. The upper 16 bits tell threads apart,
-/// and are 0 for the thread that pushed first; beyond 65,535 pushing threads, several share these bits.
+/// The number of an op. The lower 48 bits count the pushes of a thread, from 1. The upper 16 bits distinguish threads,
+/// and are 0 for the thread that pushed first; beyond 65,535 pushing threads, several threads share these bits.
 using OpId = std::uint64_t;
 
 /// SystemLimits::threads() of this process (system_limits.h), with the CPU quota as it was at the first call.
@@ -73,19 +73,18 @@ struct EngineOptions {
   std::uint64_t max_pending_bytes = 0;
   /// Pending ops may depend on the held thread in a way that the engine does not see. If no op finishes for this long,
   /// the engine releases the thread (the first time it logs a warning): for as many pushes as `max_pending_ops`, or for
-  /// one push if bytes are the limit. It releases the thread after 20 ms if nothing is under way (no op runs, is ready,
-  /// or awaits its OnComplete or a lane's point), or if the thread itself completes ops (it has called an OnComplete
-  /// before, or belongs to a lane).
+  /// one push if bytes are the limit. It releases the thread after 20 ms if nothing is under way: no op runs, is ready,
+  /// or awaits its OnComplete or a lane's point. It does the same if the thread itself completes ops: it has called an
+  /// OnComplete before, or belongs to a lane.
   std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
-  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
-  /// `policy` is, and each op reads all watched bytes twice.
+  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial regardless
+  /// of `policy`, and the engine reads all watched bytes twice for each op.
   bool check = false;
-  /// What ops do with denormal numbers, on whatever thread they run; pieces of loops inside ops, too. A thread of the
-  /// program has its own mode again when an op has returned. An op that sets the mode itself must set it back. What
-  /// devices compute is not concerned.
+  /// How ops, and pieces of loops inside ops, treat denormal numbers on all threads. A thread of the program gets its
+  /// own mode back when an op has returned. An op that sets the mode itself must restore it. Devices are not affected.
   Denormals denormals = Denormals::flush;
-  /// For policy chaos: the seed of its choices. With one worker, a seed gives the same order of ops again if the same
-  /// ops become ready at the same time, as when a first op holds back the others until all are pushed.
+  /// For policy chaos: the seed of its choices. With one worker, a seed reproduces the order of ops if the same ops
+  /// become ready at the same time. This is so, for example, if a first op holds back the others until all are pushed.
   std::uint64_t chaos_seed = 1;
   /// Called first on each thread that the engine starts; must not wait for the engine. Exceptions go to the log.
   std::function<void()> on_thread_start = {};
@@ -98,18 +97,18 @@ struct EngineOptions {
   std::function<void(std::string)> on_silence = {};
   /// How long fork() waits for pending ops to finish, so that the child has a working engine; pushes from outside ops
   /// are held meanwhile. If ops are still pending then, or fork() was called inside an op, they never run in the child.
-  /// In that child all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and, if
-  /// fork() was called inside an op, the child must not return from that op's function. In the parent nothing changes.
-  /// In the child, pushes to a lane that was added before the fork throw MisuseError. system() and posix_spawn() do not
-  /// wait. A fork in a signal handler may hang.
+  /// In that child all calls except retire, shutdown and stats throw MisuseError, and what the engine holds is leaked.
+  /// If fork() was called inside an op, the child must not return from that op's function. In the parent nothing
+  /// changes. In the child, pushes to a lane that was added before the fork throw MisuseError. system() and
+  /// posix_spawn() do not wait. A fork in a signal handler may hang.
   std::chrono::nanoseconds fork_patience = std::chrono::seconds(5);
 };
 
 struct PushOptions {
   OpName name = {};
-  /// Ready ops of higher priority run first; those of equal priority run in the order of their pushes or, with policies
-  /// pool and per_device, about in the order in which they became ready. Ops of lower priority are let through now and
-  /// then, so none starves.
+  /// Ready ops of higher priority run first. Ops of equal priority run in the order of their pushes or, with policies
+  /// pool and per_device, roughly in the order in which they became ready. Now and then an op of lower priority runs
+  /// first, so none starves.
   int priority = 0;
   LaneId lane = host_lane;
   /// The op runs even if its variables are poisoned; OpContext::failure() then returns the failure. Use it for ops that
@@ -118,10 +117,10 @@ struct PushOptions {
   /// If stop has been requested when the op is about to run, the op does not run and fails with Cancelled. A running op
   /// continues, and may ask OpContext::should_stop(). Ignored for retires, heals and ops marked run_always.
   std::stop_token stop = {};
-  /// If this time has come when the op is about to run, the op does not run; if it comes before the op has returned, or
-  /// its OnComplete was called, the op fails all the same. Both fail with DeadlineError, when the op's turn has come:
-  /// an op that waits for others is not called off earlier. On an ordered lane this concerns the issue of the work, and
-  /// not the device. {}: never. Ignored as `stop` is.
+  /// If the deadline has passed when the op is about to run, the op does not run. If it passes before the op has
+  /// returned, or its OnComplete was called, the op fails nevertheless. In both cases the error is DeadlineError. An op
+  /// that waits for others does not fail before its turn. On an ordered lane the deadline applies to issuing the work,
+  /// not to the device. {} means no deadline. Ignored as `stop` is.
   std::chrono::steady_clock::time_point deadline = {};
   /// Bytes that the op's captures and results hold until it has finished; see EngineOptions::max_pending_bytes. Ignored
   /// for retires, heals and captured ops.

@@ -7,16 +7,16 @@
 //   Cuts     A loop over [0, count) is cut into pieces of `grain` indices, the last one smaller. The cuts depend on
 //            nothing else, so that results do not depend on the number of workers.
 //   Order    Pieces run at the same time and in any order. The call returns after the last one.
-//   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
-//            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
-//            run than the engine, or the lane, has workers. Outside an op, with policy `serial`, inside an op of an
-//            ordered lane, and while the thread captures a graph or refuses pushes, the pieces run one after the other
-//            on the calling thread. So what a scope of the thread does to a push, it does to each piece's. The thread
-//            that per_device reserves for ops of positive priority gets no help.
+//   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on
+//            workers of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more
+//            threads run than the engine, or the lane, has workers. In these cases all pieces run on the calling
+//            thread, one after the other: outside an op, with policy `serial`, inside an op of an ordered lane, and
+//            while the thread captures a graph or refuses pushes. So scopes of the thread also apply to pushes by
+//            pieces. The thread that per_device reserves for ops of positive priority gets no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
-//            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
-//   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/cut.h) give
-//            each piece work of some tens of microseconds, and do not cut what has less than four pieces.
+//            must not wait for the engine: that throws MisuseError. It may push, and may contain loops.
+//   Cost     Waking a sleeping worker takes time, so do not divide small loops. Operators (ops/cut.h) give each piece
+//            some tens of microseconds of work, and do not cut loops of fewer than four pieces.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -49,7 +49,7 @@ class LoopBody {
   void (*call_)(void*, std::size_t, std::size_t);
 };
 
-/// How many pieces a loop has. A grain of 0 counts as 1.
+/// The number of pieces of a loop. A grain of 0 counts as 1.
 constexpr std::size_t piece_count(std::size_t count, std::size_t grain) {
   return grain == 0 ? count : count / grain + (count % grain != 0);
 }

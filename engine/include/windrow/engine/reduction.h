@@ -42,7 +42,7 @@ struct ReductionOptions {
 /// add alone.
 template <class T, class Combine = std::plus<T>>
 class Reduction {
-  /// Occupies its own cache lines, since ops on other cores write the neighbouring parts.
+  /// Occupies separate cache lines, since ops on other cores write the adjacent parts.
   struct alignas(64) Part {
     T value;
   };
@@ -55,7 +55,7 @@ class Reduction {
     T whole;
     std::vector<Part> parts;
   };
-  /// What an op receives, and the state, which the op keeps.
+  /// What an op receives, and the state that the op keeps alive.
   template <class Object>
   struct Shared {
     std::shared_ptr<State> state;
@@ -111,8 +111,8 @@ class Reduction {
     add_typed(std::move(function), options, a, b, c);
   }
 
-  /// The access with which an op or a wait comes after all adds so far. Pushes the op that combines the partial values,
-  /// if there are new ones.
+  /// The access that orders an op or a wait after all adds so far. Pushes the op that combines the partial values, if
+  /// there are new adds.
   Access read(std::source_location from = std::source_location::current()) { return windrow::read(combined(from)); }
   Access mutate(std::source_location from = std::source_location::current()) { return windrow::mutate(combined(from)); }
 
@@ -188,7 +188,7 @@ class Reduction {
   Var whole_;
   std::vector<Var> parts_;
 
-  std::mutex mutex_;       // guards the fields below; their order of changes is that of the pushes
+  std::mutex mutex_;       // guards the fields below, which change in the order of the pushes
   std::size_t next_ = 0;   // the part that receives the next add
   std::size_t added_ = 0;  // parts that may have received adds since they were combined
 };

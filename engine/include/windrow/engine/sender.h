@@ -1,4 +1,4 @@
-// An op as a sender with the interface of P2300 ("std::execution"); needs no library for it.
+// An op as a sender with the interface of P2300 ("std::execution"). It needs no P2300 library.
 //
 //   auto sender = windrow::push_sender(engine, [&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   auto operation = std::move(sender).connect(receiver);
@@ -19,8 +19,9 @@ namespace windrow {
 ///
 /// Completion  After start(), exactly one of `set_value()`, `set_error(std::exception_ptr)` and `set_stopped()` is
 ///             called on the receiver, when the op has finished and its captures are destroyed. set_error receives an
-///             OpError if the op failed or was skipped. set_stopped is called instead if the root failure is Cancelled,
-///             of this op or of one that it depends on. If the push is refused, start() itself calls set_error.
+///             OpError if the op failed or was skipped. set_stopped is called instead if the root failure is a
+///             Cancelled of this op or of an op that it depends on. If the push is refused, start() itself calls
+///             set_error.
 /// Where       The receiver is called inside an engine op without accesses to the op's variables, so it blocks no other
 ///             op; with policy serial this may be inside start().
 /// Lifetime    This object and the engine must live until the receiver has been called. The receiver may end both, even

@@ -27,11 +27,11 @@ namespace windrow {
 class Core;
 
 struct TraceOptions {
-  /// The most ops, waits included, that are recorded per thread; further ops are left out. An op takes 40 bytes, and 16
-  /// for each access.
+  /// The most ops (including waits) that are recorded per thread; further ops are left out. An op takes 40 bytes, plus
+  /// 16 for each access.
   std::uint64_t max_ops_per_thread = std::uint64_t{1} << 20;
-  /// Whether save() draws an arrow for each dependence. By default an op has one arrow: from the op that it depends on
-  /// and that ended last. All arrows make files several times as large.
+  /// Whether save() draws an arrow for each dependence. By default an op has one arrow, from the predecessor that ended
+  /// last. All arrows make files several times as large.
   bool all_arrows = false;
 };
 
@@ -45,11 +45,11 @@ struct TraceSummary {
     /// took no longer than p50.
     std::chrono::nanoseconds total{}, mean{}, p50{}, p99{};
   };
-  /// One thread that ran ops, or one ordered lane; or the device of a lane that tells when it did its work.
+  /// One thread that ran ops, one ordered lane, or the device of a lane that reports when it worked.
   struct Track {
     std::string name = {};
     std::uint64_t ops = 0;            ///< of a device: pieces of work
-    std::chrono::nanoseconds busy{};  ///< inside functions of ops, excluding their waits; of a device: with work
+    std::chrono::nanoseconds busy{};  ///< inside functions of ops, excluding their waits; for a device: while it worked
     double utilisation = 0;           ///< busy as a fraction of the trace's length
   };
 
@@ -68,8 +68,8 @@ struct TraceSummary {
 std::string to_string(const TraceSummary& summary);
 std::ostream& operator<<(std::ostream& out, const TraceSummary& summary);
 
-/// A handle to the trace of an engine, of which there is one; copies name the same one. It must not be used after its
-/// engine is gone.
+/// A handle to the trace of an engine. An engine has one trace, so copies name the same one. It must not be used after
+/// its engine is gone.
 ///
 /// Threads: every member may be called from any thread, also while ops run and inside an op.
 class Trace {
@@ -82,7 +82,7 @@ class Trace {
 
   /// Writes the trace as JSON in the format of Chrome's trace events. While the trace is on, it writes the ops that had
   /// finished at some moment during the call. Each ordered lane is a track, and so is each thread that ran ops of other
-  /// lanes; the work of a device has a track of its own, if its lane tells when it was done; asynchronous ops have
+  /// lanes. The work of a device has a separate track, if its lane reports when it was done. Asynchronous ops have
   /// separate tracks, on which they last until their OnComplete is called. Arrows lead to an op from the ops that it
   /// directly depends on: from the last writer of a variable to its readers, and from these readers (or, without
   /// readers, from the last writer) to the next writer; see TraceOptions::all_arrows. If ops were left out, an event at
@@ -91,10 +91,9 @@ class Trace {
   /// The file replaces an existing regular file atomically. Throws Error, naming the path, if it cannot be written.
   void save(const std::string& path) const;
 
-  /// Adds a track of a value, such as bytes in use. While the trace is on, ops that end read it at most about ten
-  /// thousand times a second in each thread, and also concurrently. `read` must not throw, and must not call the
-  /// engine. It is kept until the engine has ended; an empty value, such as that of an object that is gone, is left
-  /// out.
+  /// Adds a track of a value, such as bytes in use. While the trace is on, threads call `read` as ops end, concurrently
+  /// and at most about ten thousand times a second per thread. `read` must not throw, and must not call the engine. It
+  /// is kept until the engine has ended. An empty value, such as that of an object that is gone, is left out.
   void add_counter(std::string name, std::function<std::optional<std::uint64_t>()> read);
 
   /// The summary of the ops that save() would write.
@@ -110,7 +109,7 @@ class Trace {
 /// Counters since the engine was constructed.
 struct EngineStats {
   std::uint64_t pushed = 0;
-  std::uint64_t pending = 0;        ///< pushed and not yet finished; too high if ops come and finish meanwhile
+  std::uint64_t pending = 0;        ///< pushed and not yet finished; too high if ops start and finish during the call
   std::uint64_t pending_bytes = 0;  ///< held by pending ops, as given by PushOptions::bytes
   std::uint64_t failed = 0;         ///< ops that threw, or dropped their OnComplete
   std::uint64_t skipped = 0;        ///< ops that did not run because of poison

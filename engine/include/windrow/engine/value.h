@@ -1,4 +1,4 @@
-// Values: objects that ops receive as they declare them, so that an access that is forgotten does not compile.
+// Values: objects that ops receive according to their declared accesses, so that a forgotten access does not compile.
 //
 //   windrow::Value<Tile> x(engine, "x", tile), b(engine, "b");
 //   engine.push([](const Tile& from, Tile& to) { blur(from, to); }, read(x), overwrite(b), {.name = "blur"});
@@ -9,21 +9,21 @@
 //   engine.push([](Tile& tile) { load(tile); }, overwrite(tiles[5]));  // errors name it 'tiles[5]'
 //   engine.push([](std::span<const Tile> all, double& sum) { ... }, read(all(tiles)), mutate(total));
 //
-// A value owns an object of any movable type and its variable. The untyped push of engine.h is for what no object
-// stands for, such as a file or memory of another library, and for accesses that are known only at run time; both mix
-// freely, by var().
+// A value owns an object of any movable type and its variable. Use the untyped push of engine.h if there is no such
+// object (a file, memory of another library), and for accesses that are known only at run time. Both can be mixed, by
+// var().
 //
 // Contract
 //   Access   An op receives const T& for a read, T& for mutate, overwrite and commute. It must not keep the reference.
 //   Lifetime A value may end before the ops that use it and before or after its engine: the object lives until the last
 //            of these ops has run. After the engine's end, calls throw MisuseError.
 //   Errors   Messages and traces name the values that an op changes: op 'blur' on 'tiles[5]'.
-//   Graphs   A value that is made and ends inside a capture belongs to the graph. Its object is made once, not in each
+//   Graphs   A value that is made and ends inside a capture belongs to the graph. Its object is made once, not once per
 //            launch, so ops of the graph should overwrite it before they read it.
 //   Threads  Any thread may call any member, but not while another thread moves or ends the value. What get() and
 //            edit() return may be used until the next push that conflicts.
 //   Poison   set() and an op that overwrites heal a value. Engine::heal computes nothing: it declares the object good
-//            as the failed op left it; the result of a run() that failed is default-constructed.
+//            as the failed op left it. The result of a failed run() is default-constructed.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -87,8 +87,8 @@ class ValueRef {
     engine_->wait({windrow::mutate(var_)}, from);
     return *object_;
   }
-  /// Pushes an op that replaces the value, and so heals it. In a capture, where each launch would need a copy, throws
-  /// MisuseError unless T is trivially copyable.
+  /// Pushes an op that replaces the value, and so heals it. In a capture, throws MisuseError unless T is trivially
+  /// copyable, because each launch needs a copy.
   void set(T value, Site from = Site::current()) {
     if constexpr (!std::is_trivially_copyable_v<T>) {
       if (PushRefusal::refuses_or_captures(*engine_)) {
@@ -100,7 +100,7 @@ class ValueRef {
     engine_->push([object = object_, value = std::move(value)]() mutable { *object = std::move(value); },
                   {windrow::overwrite(var_)}, {.name = "set", .pushed_at = from});
   }
-  /// Awaits what get() waits for: co_await value, or co_await value.ready().
+  /// For coroutines: co_await value, or co_await value.ready(), awaits what get() waits for.
   ReadyValue<T> ready(Site from = Site::current()) const& { return {*engine_, windrow::read(var_), *object_, from}; }
   ReadyValue<T> operator co_await() const& { return ready(); }
 
@@ -128,8 +128,8 @@ class ValueRef {
 
 namespace typed {
 
-/// Retires the variables of objects, which end when all ops that were pushed with these have run. The objects are
-/// leaked if ops may go on to use them: there is no memory for a retire, or the engine could not end.
+/// Retires the variables of objects, which are destroyed when all ops that were pushed with these variables have run.
+/// The objects are leaked if ops may still use them: there is no memory for a retire, or the engine could not end.
 template <class Objects>
 void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects, const char* owner) noexcept {
   if (!var || ref.drained()) return;
@@ -142,7 +142,7 @@ void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects,
   last.abandon();  // empty if the retire was pushed
 }
 
-/// Objects in a row with a variable each. T is const where ops may only read them.
+/// Contiguous objects with a variable each. T is const if ops may only read them.
 template <class T>
 struct All {
   template <AccessKind kind>
@@ -185,8 +185,9 @@ class Value : public ValueRef<T> {
   ~Value() { typed::end(this->engine_, this->var_, owned_, "the value"); }
 
   using ValueRef<T>::get;
-  /// Of a value that ends, such as engine.run(...).get(): waits for all ops that use it, and moves the object out.
+  /// For a temporary value, as in engine.run(...).get(): waits for all ops that use it, and moves the object out.
   T get(std::source_location from = std::source_location::current()) && { return std::move(this->edit(from)); }
+  /// For a temporary value, as in co_await engine.run(...): the object itself.
   using ValueRef<T>::operator co_await;
   ReadyValue<T, T> operator co_await() && {
     return {*this->engine_, windrow::mutate(this->var_), *this->object_, std::source_location::current()};
@@ -242,8 +243,8 @@ class Values {
   ValueRef<T>& operator[](std::size_t i) { return elements_[checked(i)]; }
   const ValueRef<T>& operator[](std::size_t i) const { return elements_[checked(i)]; }
 
-  /// `count` of them from `first` on, for read(all(values)), which gives an op std::span<const T>, and the other
-  /// accesses, which give std::span<T>. Throws MisuseError if there are fewer.
+  /// `count` elements from `first` on, as an argument of accesses: read(all(values)) gives an op std::span<const T>,
+  /// the other accesses give std::span<T>. Throws MisuseError if there are fewer elements.
   friend typed::All<T> all(Values& values, std::size_t first, std::size_t count) {
     values.require(first, count);
     return {std::span(values.vars_).subspan(first, count), {values.data() + first, count}};

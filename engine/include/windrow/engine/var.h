@@ -1,7 +1,7 @@
 // Variables, and the ways in which an op may access one.
 //
 // A variable is a tag that stands for whatever the program chooses: a buffer, a file, a random generator. This header
-// knows neither what that is nor how the engine orders ops.
+// knows neither that object nor how the engine orders ops.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -45,9 +45,9 @@ class OpName {
   std::string_view text_;  // lives as long as the process
 };
 
-/// The name of a variable, buffer or tensor: an OpName that forwarding functions, such as std::make_unique and
-/// emplace_back, may pass on. They pass a literal on as an array, which the compiler cannot tell from one that ends
-/// with its block, so a literal is interned, too: OpName("x") in place of "x" saves looking it up.
+/// The name of a variable, buffer or tensor: an OpName that can pass through forwarding functions, such as
+/// std::make_unique and emplace_back. They forward a literal as an array, which the compiler cannot distinguish from a
+/// local array. So literals are interned, too: OpName("x") instead of "x" saves the look-up.
 class VarName : public OpName {
  public:
   using OpName::OpName;
@@ -91,7 +91,7 @@ class Var {
 enum class AccessKind : std::uint8_t {
   read,  ///< shares the variable with other readers
   /// Exclusive, and does not use the old value: clears poison when it has run. If the op fails, the variable is
-  /// poisoned by that failure until the next overwrite or heal, and its value is as far as the op got.
+  /// poisoned by that failure until the next overwrite or heal, and its value is as the op left it.
   overwrite,
   mutate,  ///< exclusive, and may use the old value
   /// Exclusive like mutate, but commuting ops with no other ops between them may run in any order. An op that commutes

@@ -1,10 +1,10 @@
 // A minibatch while it is computed. Start here to see what its ops do; execute/push.h pushes them.
 //
-// All values of its vertices lie in one buffer. On the host (Ops::side_by_side), its work is cut into ops that run side
-// by side, small steps run over tiles of rows, and indices and inputs are read where the layout has them. On a device
+// All values of its vertices lie in one buffer. On the host (Ops::side_by_side), its work is cut into ops that run
+// concurrently. Small steps run over tiles of rows, and indices and inputs are read from the layout. On a device
 // (Ops::in_order), each pass is an op on the device's lane, or a few ops, which issue a kernel for each step; indices
-// and inputs are packed, and copied to the device at once. The interpreter computes so on any device; a back end for a
-// device derives from Execution, and overrides how segments of steps are computed.
+// and inputs are packed, and copied to the device at once. The interpreter computes this way on any device. A back end
+// for a device derives from Execution and overrides how segments of steps are computed.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -52,7 +52,7 @@ struct VertexRow {
   Index row;
 };
 
-/// Losses among the values of an output, which are to be finite; see Execution::check_losses.
+/// Values of an output that are losses and must be finite; see Execution::check_losses.
 struct LossCheck {
   struct Loss {
     std::int32_t row, vertex;  ///< of `values`; of the minibatch
@@ -61,7 +61,7 @@ struct LossCheck {
   std::size_t output;
   Tensor values;
   std::vector<Loss> losses = {};
-  /// What a loss that is not finite poisons, unless `skips`: then it is noted in the minibatch's end.
+  /// The variables that a loss that is not finite poisons. With `skips` it is noted in the minibatch's end instead.
   std::vector<Var> poisoned = {};
   bool skips = false;
 };
@@ -82,14 +82,14 @@ struct Packing {
   PackedLayout& packed;
 };
 
-/// An owner. Made by the runner and shared by the ops of the minibatch; the last holder destroys it.
+/// Owns the memory of the minibatch. Made by the runner and shared by the minibatch's ops; the last holder destroys it.
 ///
 /// The variable memory() stands for all values of the vertices: an op that reads it after the last stage sees
 /// everything that the stages wrote. A failure of a stage poisons it. The first op overwrites it. In order, each stage
-/// mutates it. Side by side, only the last op of a stage does: each op before that reads it, writes a variable of its
-/// own, and reads the variables of the ops that it must wait for (execute/pieces.h); ops that may run concurrently
-/// write disjoint parts of the buffer. An op of an early gradient reads only the variables of such ops, so that the
-/// last op does not wait for it; it holds the execution, which owns the buffer.
+/// mutates it. Side by side, only the last op of a stage mutates it. Each earlier op reads it, writes its own variable,
+/// and reads the variables of the ops that it must wait for (execute/pieces.h). Ops that may run concurrently write
+/// disjoint parts of the buffer. An op of an early gradient reads only the variables of such ops, so the last op does
+/// not wait for it; it holds the execution, which owns the buffer.
 class Execution : public std::enable_shared_from_this<Execution> {
  public:
   /// Given by the runner; a back end hands them on.
@@ -100,16 +100,16 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::shared_ptr<StepClock> clock = nullptr;        ///< null where steps are not timed
     std::shared_ptr<const Origins> origins = nullptr;  ///< null where errors name vertices
     bool keeps_not_finite = false;                     ///< see NonFinite::skip
-    bool combines_gradients = false;                   ///< with those of other members of a group, as they come
+    bool combines_gradients = false;                   ///< a group combines each gradient as soon as it is computed
     std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
     std::vector<Access> kept_gradients = {};           ///< reads of the gradients that it adds to
   };
   enum class Ops : std::uint8_t { in_order, side_by_side };  ///< see above
-  /// What a back end chooses.
+  /// Choices of a back end.
   struct Choices {
     Ops ops = Ops::in_order;
     std::vector<char> needed = {};  ///< as LoweredPlan::needed() returned; empty for all tensors
-    // Of back ends that compute segments their own way:
+    // For back ends that compute segments themselves:
     /// By type and number of the local: the rate of its rows if it needs memory. Plans without `fusion` have no locals.
     std::vector<std::vector<std::optional<Rate>>> locals = {};
     /// Whether steps gather by PackedLayout::children and consumers.
@@ -155,7 +155,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   /// The rows of a lookup's gradient, as a tensor that shares the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
-  /// The index operands of op::sgd_rows for these rows, as tensors that share the buffer; empty if they are not in it.
+  /// The index operands of op::sgd_rows for these rows, as tensors that share the buffer; empty if the buffer lacks
+  /// them.
   std::vector<IntTensor> segments_of(const Plan::Rows& rows) const;
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
@@ -172,9 +173,9 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
   /// Makes this gradient of a parameter add to its existing value. Called before ops that write it are pushed.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
-  /// Of the runner, and used only by the thread that calls it.
+  /// Belongs to the runner, and is used only by the thread that calls the runner.
   RunnerNotes& notes() const { return *notes_; }
-  /// The number of the output of that name, which exists.
+  /// The number of the output of that name, which must exist.
   std::size_t number_of(const std::string& output) const;
 
  protected:
@@ -197,7 +198,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   virtual void run_stage(const std::vector<PhaseRows>& stage, const At& at);
   /// Computes a segment: by default, step by step.
   virtual void run(const Segment& segment, const At& at);
-  /// Where the backward pass can be divided: at the number of batches that are left, or at a lower one.
+  /// Where the backward pass can be divided: at this number of remaining batches, or at the lower number that is
+  /// returned.
   virtual Index stage_ends(Index batches_left) const { return batches_left; }
 
   /// Computes a phase of some vertices, segment by segment. Of `at`, it uses the lane and the tile.
@@ -213,14 +215,14 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// The memory of the minibatch: elements(), with the regions, and then the words.
   float* data() const { return data_; }
   Index elements() const { return elements_; }
-  /// Of the layout, in one group.
+  /// The number of batches of the layout, which has one group.
   Index batch_count() const { return static_cast<Index>(layout_.batches.front().size()); }
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
   Layout layout_;  // fixed
-  // By number in the plan. Written by the thread that pushes: gradients of outputs between the forward and the backward
-  // pass, so ops of the forward pass must not look at those.
+  // By number in the plan. Written by the thread that pushes. It sets gradients of outputs between the forward and the
+  // backward pass, so ops of the forward pass must not read these.
   std::vector<Tensor> tensors_;
   const Options options_;
 

@@ -5,7 +5,7 @@
 // where a class has a member of that name. For vertex functions all
 // throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
 //
-// Not here: operators that differ between the two kinds, such as concat and embedding.
+// Operators that differ between the two kinds, such as concat and embedding, are in expr.h and lazy.h.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -18,13 +18,13 @@
 
 namespace windrow {
 
-/// How dropout() drops. A value.
+/// Options of dropout(). A value.
 struct Dropout {
-  double rate;  ///< the probability; what is kept is divided by 1 - rate
-  /// What is dropped together. For rows, a word's embedding is kept or dropped as a whole.
+  double rate;  ///< the probability of dropping; kept elements are divided by 1 - rate
+  /// The unit that is dropped. With `row`, for example, a word's embedding is kept or dropped as a whole.
   enum class Of : std::uint8_t { element, row } of = Of::element;
-  /// What has a mask of its own. With `sample`, all vertices of a sample drop the same elements, as variational dropout
-  /// demands (Gal and Ghahramani 2016). Lazy expressions know no samples: multiply by one dropped expression of ones.
+  /// Who shares a mask. With `sample`, all vertices of a sample drop the same elements, as variational dropout requires
+  /// (Gal and Ghahramani 2016). Lazy expressions know no samples: multiply by one dropped expression of ones.
   enum class Mask : std::uint8_t { vertex, sample } mask = Mask::vertex;
 };
 
@@ -38,7 +38,7 @@ class ListOf : public std::span<const Expression> {
   ListOf(const List& list) : std::span<const Expression>(list) {}
 };
 
-// The functions that only apply the operator of their name, as X(types, name), by what they take.
+// The functions that only apply the operator of the same name, as X(types, name), grouped by their parameters.
 //
 // stop_gradient: x, as a constant. column_sum: the sum over the rows, for values of parameters alone, since vertices
 // are not added up. gelu: the approximation by tanh. log_sum_exp: log(sum of exp(x)) over the columns.
@@ -118,8 +118,8 @@ class ExpressionOperators {
   friend Result scale_shift(const Value& x, double factor, double shift) {
     return Types::apply(op::scale_shift, x, {x}, {}, op::scaled_and_shifted(factor, shift));
   }
-  // One operand may have width 1, which is then used for all columns. One may be a parameter of one row; of parameters
-  // alone, one may have one row or one column, which is then used for all.
+  // One operand may have width 1, which is then used for all columns. One may be a parameter of one row. If both are
+  // parameters, one may have one row or one column, which is then used for all.
   friend Result operator+(const Input& x, const Input& y) { return Types::elementwise(op::add, x, y); }
   friend Result operator-(const Input& x, const Input& y) { return Types::elementwise(op::sub, x, y); }
   friend Result operator*(const Input& x, const Input& y) { return Types::elementwise(op::mul, x, y); }
@@ -134,7 +134,7 @@ class ExpressionOperators {
   /// x^power, for a power other than 0; see op::pow.
   friend Result pow(const Value& x, double power) { return Types::apply(op::pow, x, {x}, {}, op::to_power(power)); }
 
-  // Gradients that are not those of the value.
+  // Functions with gradients that differ from those of the value.
   /// x, whose gradient is -factor times that of the result.
   friend Result reverse_gradient(const Value& x, double factor) {
     return Types::apply(op::reverse_gradient, x, {x}, {}, op::scaled_by(factor));
@@ -152,7 +152,7 @@ class ExpressionOperators {
   }
 
   // Columns.
-  /// Columns [begin, end).
+  /// Columns [begin, end) of x.
   friend Result slice(const Value& x, Index begin, Index end) {
     return Types::apply(op::slice, x, {x}, {}, op::columns(begin, end));
   }
@@ -172,7 +172,7 @@ class ExpressionOperators {
   friend Result sample(const Value& x, const Indices& keys, std::uint64_t seed, std::uint32_t site) {
     return Types::apply(op::sample, x, {x}, {keys}, op::drawn_by(seed, site));
   }
-  /// Without factors and offsets: write `layer_norm(x) * gain + bias`, with parameters of one row.
+  /// Has no factors and offsets: write `layer_norm(x) * gain + bias`, with parameters of one row.
   friend Result layer_norm(const Value& x, double epsilon) {
     return Types::apply(op::layer_norm, x, {x}, {}, op::with_epsilon(epsilon));
   }
@@ -185,7 +185,7 @@ class ExpressionOperators {
   /// workers change it, and no two functions draw one mask. Throws MisuseError unless 0 <= rate < 1, and for values of
   /// edges.
   friend Result dropout(const Value& x, const Dropout& how) { return Types::dropout(x, how); }
-  /// The same, of elements, with a mask for each vertex.
+  /// The same: drops single elements, with a mask for each vertex.
   friend Result dropout(const Value& x, double rate) { return Types::dropout(x, Dropout{.rate = rate}); }
   /// The mask is drawn from three keys per vertex or sample, also in inference; see op::dropout.
   friend Result dropout(const Value& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
@@ -193,11 +193,12 @@ class ExpressionOperators {
   }
 
   // Losses.
-  /// The same with smoothed labels; epsilon is the share of the target that all classes have alike.
+  /// The cross entropy with smoothed labels; epsilon is the share of the target that is divided equally among all
+  /// classes.
   friend Result smoothed_cross_entropy(const Value& logits, const Indices& label, double epsilon) {
     return Types::apply(op::smoothed_cross_entropy, logits, {logits}, {label}, op::smoothed_by(epsilon));
   }
-  /// By how much the score of the label is less than `margin` above the largest other one; 0 where the label is -1.
+  /// The hinge loss max(0, margin + largest other score - score of the label); 0 where the label is -1.
   friend Result hinge(const Value& scores, const Indices& label, double margin) {
     return Types::apply(op::hinge, scores, {scores}, {label}, op::with_margin(margin));
   }
@@ -211,7 +212,7 @@ class ExpressionOperators {
   }
 };
 
-/// Declares the functions of a kind of expressions beside the class, so that a call with the namespace finds them, too.
+/// Declares the functions of a kind of expressions outside the class, so that a qualified call also finds them.
 #define WINDROW_DECLARE_OF_A_VALUE(T, name) T::Result name(const T::Value& x);
 #define WINDROW_DECLARE_OF_OPERANDS(T, name) T::Result name(const T::Input& x, const T::Input& y);
 #define WINDROW_DECLARE_OF_AN_INDEX(T, name) T::Result name(const T::Value& x, const T::Indices& index);

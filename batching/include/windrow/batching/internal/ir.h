@@ -1,7 +1,8 @@
 // The intermediate representation: typed nodes in single static assignment.
 //
-// A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
-// ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.
+// A value has a row for each vertex (type "vertices x width") or for each edge from a vertex to its children (type
+// "edges x width"). Parameters, and values derived from them alone, belong to no vertex and have a fixed number of
+// rows.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -34,7 +35,8 @@ enum class Code : std::uint8_t {
   incoming,  ///< the gradient of the scattered state `number`: the sum of the gradients that the consumers send
   send,      ///< a sum, sent to the children as the gradient of the gathered state `number`
   gradient,  ///< a sum that is the gradient of parameter `number`
-  // Of states that stay where they were computed, see read_in_place(): columns of state `number` from at[0] on.
+  // For states that stay where they were computed (see read_in_place()), these read columns of state `number` from
+  // at[0] on:
   gather_dot,  ///< for each edge: the dot product of the state of `child` and in[0], a row of the vertex
   /// For each vertex: the sum of the states of `child`, each times in[0] of its edge. In inference also for each edge:
   /// the state times in[0] of its vertex.
@@ -75,7 +77,7 @@ struct Node {
   bool of_edges() const { return type.rows == Rows::edges(); }
   bool is_output_gradient(const struct Function& function) const;
   bool zero() const { return code == Code::fill && constant == Constant(0); }
-  /// Whether it is a range of columns of another value, which needs no step and no storage.
+  /// Whether it is a range of columns of another value. Such a node needs no step and no storage.
   bool is_view() const { return is(op::slice) && of_vertices(); }
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -126,7 +128,7 @@ struct VertexKind {
   std::vector<Value> scattered = {};  ///< by state; no_value if this kind does not scatter it
   std::vector<Value> pushes = {};     ///< by output; no_value if this kind does not push it
   std::vector<Value> losses = {};
-  std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< numbers of those that this kind uses
+  std::vector<std::size_t> pulls = {}, index_pulls = {};  ///< numbers of the pulls that this kind uses
   std::vector<IndexRange> index_ranges = {};              ///< for each of index_pulls: what all its users accept
   /// By state: a bit for each child that it is gathered from; see VertexType.
   std::vector<std::uint32_t> gathered = {};
@@ -156,13 +158,13 @@ struct Function {
   std::vector<VertexKind> kinds;
 };
 
-/// What the node applies its operator to. `nodes`: its operands are among them.
+/// The signature with which the node applies its operator. `nodes` contains its operands.
 Signature signature_of(const Function& function, const std::vector<Node>& nodes, const Node& node);
 
-/// For files: what the outputs need, without losses and what only they need.
+/// For files: the function without losses and everything that only losses need.
 Function for_outputs(const Function& function);
-/// Makes a vertex function of one that was read from a file, which has these parameters. Of types, it needs those of
-/// constants, and fills in the others. Throws MisuseError for a function that no tracing makes, and for values of
+/// Makes a vertex function of one that was read from a file, with these parameters. `function` needs only the types of
+/// constants; the others are filled in. Throws MisuseError for a function that no tracing makes, and for values of
 /// extreme sizes.
 VertexFunction vertex_function_of(Function function, const std::vector<Parameter>& parameters);
 

@@ -2,7 +2,7 @@
 //
 // Each vertex is a row of its type. Rows are ordered by group of samples, then by batch of the group's schedule, so the
 // vertices of a batch are neighbours. A vertex writes its state into the slots of the edges to its consumers. Slots are
-// ordered by the rows of the consumers, so a consumer finds the states of its children side by side, or those of its
+// ordered by the rows of the consumers, so the states of a consumer's children lie side by side, and the states of its
 // edges below each other.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -68,8 +68,8 @@ struct TypeRows {
 
 /// How a minibatch is divided into groups and ordered.
 struct LayoutOptions {
-  /// The most groups; there are fewer if a group would have less work than about `group_flops`. All vertices count as
-  /// much as the most expensive ones.
+  /// The most groups. There are fewer if a group would have less work than about `group_flops`. Every vertex is counted
+  /// with the cost of the most expensive one.
   Index groups = 1, group_flops = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
   /// A tensor that the function is given: its number of rows, and Given::row_of.
@@ -80,17 +80,17 @@ struct LayoutOptions {
   std::vector<GivenRows> given = {};
   /// By output: Announced::row_of. Outputs beyond its end have one row for each vertex.
   std::vector<std::vector<std::int32_t>> gradient_row_of = {};
-  /// What masks depend on, besides the vertex.
+  /// What dropout masks depend on besides the vertex.
   struct Dropout {
     std::uint64_t seed = 0, minibatch = 0;
-    std::vector<std::int32_t> samples = {};  ///< by graph; if empty, graphs have the numbers of their places
+    std::vector<std::int32_t> samples = {};  ///< number of each graph; if empty, its place
   } dropout = {};
 };
 
 class LayoutMemory;
 
 struct Layout {
-  /// The rows of one batch of the schedule: neighbouring rows of a type, which a group computes together.
+  /// The rows of one batch of the schedule: contiguous rows of a type, which a group computes together.
   struct BatchRows {
     std::uint32_t type;
     Index begin, end;
@@ -106,12 +106,12 @@ struct Layout {
 
   /// The graphs as input for a schedule, with the plan's types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
-  /// The same for each group of a layout that make() would make of them.
+  /// The same for each group of the layout that make() would make of these graphs.
   static std::vector<TypedGraph> typed_groups(std::span<const InputGraph* const> graphs, const Plan& plan,
                                               const LayoutOptions& options);
   /// The same as typed() for no graphs.
   static TypedGraph nothing_of(const Plan& plan);
-  /// Takes a spare layout's memory. Throws MisuseError for a vertex with a row that is not in its tensor.
+  /// Makes a layout in the memory of a spare one. Throws MisuseError if a vertex pulls a row that its tensor lacks.
   static Layout make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
                      LayoutMemory& memory);
 

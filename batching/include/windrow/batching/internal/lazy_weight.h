@@ -4,7 +4,7 @@
 //   x = (x - slice(windrow::LazyWeight(means), 0, 8)) / exp(windrow::LazyWeight(row));
 //   loss = loss + 0.01 * (graph.zeros(1) + column_sum(row_sum(square(windrow::LazyWeight(w)))));
 //
-// They are not recorded: a flush computes them where it uses them, once for all samples. One of one row can be an
+// They are not recorded: a flush that uses them computes them once for all samples. A function with one row can be an
 // operand wherever a parameter of one row can; see apply() in expr.h.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -37,11 +37,11 @@ struct LazyWeightTypes {
   static Index width(const LazyWeight& x);
 };
 
-/// A parameter, or what operators make of parameters. A handle. Operators throw MisuseError for operands that do not
-/// fit, for dropout, and for more than most_operations; see also lazy.h for those that take one beside an expression.
+/// A parameter, or a function of parameters. A handle. Operators throw MisuseError for operands that do not fit, for
+/// dropout, and for more than most_operations; lazy.h has the operators that combine one with an expression.
 class LazyWeight : ExpressionOperators<LazyWeightTypes> {
  public:
-  /// Of one, with those of its operands, each as often as it is used.
+  /// The most operations of one function, including those of its operands, which count each time they are used.
   static constexpr int most_operations = 1000;
 
   LazyWeight(const Parameter& parameter);
@@ -61,8 +61,8 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
 struct LazyWeightTypes::NoIndices {};
 WINDROW_DECLARE_EXPRESSION_OPERATORS(LazyWeightTypes);
 
-/// Applies any operator to parameters alone. Throws MisuseError, naming the operator and the shapes, if they do not
-/// fit. Operands of an elementwise operator that have one row or one column are used for all rows or columns.
+/// Applies any operator to parameters alone. Throws MisuseError, naming the operator and the shapes, if the shapes do
+/// not fit. Operands of an elementwise operator that have one row or one column are used for all rows or columns.
 LazyWeight apply(const Operator& op, std::initializer_list<LazyWeight> in,
                  std::initializer_list<LazyWeightTypes::NoIndices> indices = {}, const Attributes& attributes = {});
 

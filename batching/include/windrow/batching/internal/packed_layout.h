@@ -1,5 +1,5 @@
-// The indices and inputs of a minibatch in one block of 32-bit words, which is copied to a device at once, with the
-// positions of each. Pure data.
+// The indices and inputs of a minibatch in one block of 32-bit words, which is copied to a device in one piece; and the
+// position of each in the block. Pure data.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -32,7 +32,7 @@ struct PackedLayout {
   Words words;
   /// By type and number of the pull: the column in the order of rows or edges; see TypeRows::Column.
   std::vector<std::vector<std::size_t>> indices, values;
-  /// Rows of type `type` that rows of another type take values from, by the number of the child.
+  /// Rows of type `type` from which rows of another type take values, by the number of the child.
   struct Source {
     std::size_t type, child;
     PackedGather gather;
@@ -54,7 +54,8 @@ struct PackedLayout {
     Index count = 0, length = 0;
   };
   std::vector<Segments> segments;
-  /// By the bits of zero, and of each constant that a step fills values with: a row of it, as wide as the widest value.
+  /// For zero and each constant with which a step fills values: a row of it, as wide as the widest value. The key is
+  /// its bits.
   std::map<std::uint32_t, std::size_t> constants;
 
   /// Appends a gather. A row takes its sources in the order of `from`.

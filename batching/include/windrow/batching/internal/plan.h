@@ -1,7 +1,7 @@
 // Plans: the place of each value of a program, and the steps, segments and phases that compute it.
 //
 // A plan contains no sizes of minibatches: it serves every minibatch with the same vertex types. A back end lowers it
-// for a device: with_kernels() adds kernels, and a back end of its own may add more. Pure data.
+// for a device: with_kernels() adds kernels, and the device's own back end may add more. Pure data.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -33,10 +33,10 @@ enum class Rate : std::uint8_t { vertices, edges };
 struct Place {
   enum class In : std::uint8_t {
     arena,           ///< matrix `number` of the vertex type
-    local,           ///< matrix `number` of those that only one segment uses, so their rows need no memory beyond it
+    local,           ///< matrix `number` of those that only one segment uses, so it needs memory only in this segment
     pull,            ///< input `number`
-    state,           ///< link `number` of the children, as ChildSlots says
-    state_gradient,  ///< the gradient of link `number` of the children, as ChildSlots says
+    state,           ///< link `number` of the children, see ChildSlots
+    state_gradient,  ///< the gradient of link `number` of the children, see ChildSlots
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
     nowhere,         ///< zero, and not computed
   } in;
@@ -45,8 +45,8 @@ struct Place {
   Rate rate = Rate::vertices;
 };
 
-/// One operator over some rows, or a move between vertices. The last three of `Does` read values of other vertices
-/// where these lie; `op` is what adds them up: op::gather_dot or op::gather_weighted_sum.
+/// One operator over some rows, or a move between vertices. The last three of `Does` read values of other vertices in
+/// place; `op` sums them: op::gather_dot or op::gather_weighted_sum.
 struct Step {
   enum class Does : std::uint8_t {
     kernel,
@@ -75,22 +75,22 @@ struct Step {
   /// The category of its time; see StepTimes.
   enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
   Kernel<float> kernel = {};  ///< of `op` on the device that the plan was lowered for
-  /// Of a product with a transposed copy of a parameter, on the host: the equivalent product without the copy, for
-  /// minibatches that make none.
+  /// For a product with a transposed copy of a parameter, on the host: the equivalent product without the copy, for
+  /// minibatches that make no copy.
   struct WithoutCopy {
-    const Operator* op = nullptr;  ///< null: there is none
+    const Operator* op = nullptr;  ///< null if there is none
     Kernel<float> kernel = {};
     Place factor = {};
   } without_copy = {};
 };
 
-/// Steps that run in order over the same rows: each over all rows, or, if `fused`, all of them for some rows at a time,
-/// since a row depends on no other row of the segment.
+/// Steps that run in order over the same rows. If `fused`, all steps run for some rows at a time, since a row depends
+/// on no other row of the segment; otherwise each step runs over all rows.
 struct Segment {
   bool fused;
   Rate rate;
   std::vector<Step> steps = {};
-  Index tile_rows = 0;  ///< rows at a time if it is fused: their values stay in a cache of the host
+  Index tile_rows = 0;  ///< if fused: so many rows at a time that their values stay in a cache of the host
 };
 
 /// A step that belongs to no vertex, or that sums over all vertices of a type. It is pushed as a separate op.
@@ -134,7 +134,8 @@ struct TypePlan {
     return rate == Rate::vertices ? state : states.size() / 2 + state;
   }
   Rate rate_of_link(std::size_t link) const { return link < states.size() / 2 ? Rate::vertices : Rate::edges; }
-  /// By state: its own, for consumers to gather (without slots) or to read (Plan::in_place). Empty if nobody does.
+  /// By state: the place of its own state, which consumers gather (without slots) or read (Plan::in_place); empty if no
+  /// consumer does.
   std::vector<Place> stored;
   /// Gradients that it sends to children of its edges: for each edge a factor times a row of the vertex, which belongs
   /// to columns of the state. The producers add them up (Step::Does::incoming_products).
@@ -160,7 +161,7 @@ struct TypePlan {
   std::size_t first_region = 0;   ///< among those of all types
   std::vector<Index> locals;      ///< the widths of the matrices that only one segment uses
   std::array<std::vector<Segment>, phase_count> phases;
-  std::vector<Index> local_offsets;  ///< where they lie in the memory of a tile, in elements
+  std::vector<Index> local_offsets;  ///< their offsets in the memory of a tile, in elements
   Index tile_elements = 0;           ///< the most memory that the tiles of one segment take
   Index cost = 0;                    ///< floating point operations of a vertex with one edge in all phases, an estimate
   struct Cost {
@@ -184,8 +185,8 @@ struct PlanOptions {
 struct Plan {
   ir::Program program;
   bool training = false;
-  bool lazy = true;                       ///< else gradients of parameters are added up batch by batch
-  bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
+  bool lazy = true;                       ///< false: gradients of parameters are summed batch by batch
+  bool slots = true;                      ///< false: a vertex gathers its children's states, by Layout's producers
   std::vector<char> in_place = {};        ///< by state: whether steps read it where it was stored
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types = {};
@@ -231,11 +232,11 @@ Index work_of_edge(const Step& step);
 
 /// Throws MisuseError for an operator that mixes rows.
 Plan make_plan(ir::Program program, const PlanOptions& options);
-/// The plan with kernels of this table. Throws MisuseError for an operator that the table has no kernel for; also for
-/// op::spread_rows and op::gather_sum, which move values between vertices.
+/// The plan with kernels of this table. Throws MisuseError for an operator for which the table has no kernel; this
+/// includes op::spread_rows and op::gather_sum, which move values between vertices.
 Plan with_kernels(Plan plan, const KernelTable<float>& kernels);
 
-/// A description for people.
+/// A readable description.
 std::string to_string(const Plan& plan);
 
 }  // namespace windrow

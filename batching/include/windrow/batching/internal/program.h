@@ -20,7 +20,7 @@ struct Program {
   std::shared_ptr<const Function> function = {};
   std::vector<VertexType> types = {};  // sorted
   std::vector<char> general = {};      // of each: whether its vertices may lack children and indices
-  bool specialised = true;             // else vertices are computed with all children; missing ones are zero
+  bool specialised = true;             // false: vertices are computed with all children; missing ones are zero
   std::vector<Node> nodes = {};        // all of them needed; operands precede their users
   /// By vertex type, then by number in the function.
   std::vector<std::vector<Value>> losses = {}, pushes = {};

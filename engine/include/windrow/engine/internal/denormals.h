@@ -6,16 +6,15 @@
 
 namespace windrow {
 
-/// What floating point instructions of a thread do with numbers nearer to zero than the smallest normal one: 1.2e-38
-/// for float, 2.2e-308 for double.
-/// As values all or no bits, so that they are compared with the register at once.
+/// How floating point instructions of a thread treat numbers closer to zero than the smallest normal number: 1.2e-38
+/// for float, 2.2e-308 for double. The values have all or no bits set, for a direct comparison with the register.
 enum class Denormals : std::uint32_t {
   keep = 0,     ///< compute with them, as IEEE 754 says
-  flush = ~0u,  ///< take them as zeros, as operands and as results
+  flush = ~0u,  ///< treat them as zeros, as operands and as results
 };
 
 /// Sets the mode of the calling thread until the scope ends; then the thread has its previous mode again. Must end on
-/// the thread that began it. Costs some cycles where the thread has the mode already. Does nothing on processors other
+/// the thread that began it. Costs some cycles if the thread already has the mode. Does nothing on processors other
 /// than x86-64 and ARM64.
 class DenormalsScope {
  public:

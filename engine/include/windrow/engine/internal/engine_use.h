@@ -1,4 +1,4 @@
-// For what is built on an engine: pushes whose op may end the engine, and pushes by ops that may outlive it.
+// For code built on an engine: pushes whose op may end the engine, and pushes by ops that may outlive it.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -20,25 +20,25 @@ class EngineUse {
   EngineUse(const EngineUse&) = delete;
   EngineUse& operator=(const EngineUse&) = delete;
 
-  /// Pending ops may wait for what the calling thread pushes later, such as the other member's part of a collective:
-  /// from now on the thread is held back as one that completes ops, see EngineOptions::push_patience.
+  /// Declares that pending ops may wait for later pushes of the calling thread, such as the other member's part of a
+  /// collective. From now on the thread is held back like one that completes ops, see EngineOptions::push_patience.
   static void note_awaited(Engine& engine);
-  /// As Engine::retire, for an owner of the variable that ends. If a capture records it, the message that refuses a
-  /// second launch advises to keep `owner` alive, a literal such as "the reduction".
+  /// As Engine::retire, for an owner of the variable that ends. If a capture records it, the error of a second launch
+  /// advises to keep `owner` alive; `owner` is a literal such as "the reduction".
   static void retire(Engine& engine, Var var, const char* owner, OpFunction&& last = nullptr,
                      const PushOptions& options = {.name = "retire"});
   /// Whether the calling thread runs an op of the engine.
   static bool runs_op(Engine& engine);
-  /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished;
-  /// one of another ordered lane is pending until its point is reached. Throws as Engine::version().
+  /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished; an
+  /// op of another ordered lane is pending until its point is reached. Throws as Engine::version().
   static bool is_idle(Engine& engine, Var var, const Lane* lane);
 
  private:
   Core& core_;
 };
 
-/// As Engine::push and Engine::retire, of the engine whose op the calling thread runs. For ops that may run while the
-/// Engine object is gone: another op has ended it, or shutdown_for() has left it with pending ops. Throw MisuseError
+/// As Engine::push and Engine::retire of the engine whose op the calling thread runs. For ops that may run after the
+/// Engine object is gone, because another op has ended it or shutdown_for() has left pending ops. Throw MisuseError
 /// outside ops.
 void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options);
 void retire_inside_op(Var var);

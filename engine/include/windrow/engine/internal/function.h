@@ -15,15 +15,15 @@
 
 namespace windrow {
 
-/// Memory of objects that one thread makes and another one destroys, op by op, such as callables that are too large for
-/// the inside of a Function. Threads keep freed memory and exchange it in batches; a general allocator would take a
-/// lock for each object. The memory of objects of up to 1 KiB is used again for others, and never given back to the
-/// heap. Threads: any, also at the end of the process.
+/// Memory of objects that one thread makes and another one destroys for each op, such as callables that are too large
+/// to be stored inside a Function. Threads keep freed memory and exchange it in batches; a general allocator would take
+/// a lock for each object. The memory of objects of up to 1 KiB is reused for others, and never returned to the heap.
+/// Threads: any, also at the end of the process.
 struct CallableMemory {
   static constexpr std::size_t alignment = 64;
   /// Throws std::bad_alloc.
   static void* take(std::size_t bytes);
-  /// With the number of bytes that was taken.
+  /// `bytes` must be the number of bytes that was taken.
   static void give_back(void* memory, std::size_t bytes) noexcept;
 };
 
@@ -34,7 +34,7 @@ class Function;
 /// inside, larger ones in CallableMemory. Accepts anything callable with `Args...`; also anything callable with no
 /// arguments, so that a function need not declare parameters that it does not use. Empty if constructed from a null
 /// pointer or an empty std::function. Construction throws std::bad_alloc if there is no memory for the callable. A
-/// callable whose destructor may throw does not compile: nobody could catch what it throws on a thread of the engine.
+/// callable whose destructor may throw does not compile: on a thread of the engine, nobody could catch the exception.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:
@@ -107,7 +107,7 @@ class Function<Result(Args...)> {
     return table_of<Inline<T>>;
   }
 
-  /// Becomes empty without destroying the callable: what it holds is leaked.
+  /// Becomes empty without destroying the callable, which is leaked.
   void abandon() noexcept { table_ = nullptr; }
 
   template <class T>
@@ -166,7 +166,7 @@ class Function<Result(Args...)> {
   template <class Holder>
   static Result call_target(void* storage, Args&&... args) {
     auto& target = Holder::target(storage);
-    // The cast drops the result of a callable for a signature without one.
+    // The cast drops the callable's result if the signature returns void.
     if constexpr (std::is_invocable_r_v<Result, decltype(target), Args...>) {
       return static_cast<Result>(std::invoke(target, std::forward<Args>(args)...));
     } else {

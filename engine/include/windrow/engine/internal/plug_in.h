@@ -1,5 +1,5 @@
-// Plug-ins: shared libraries with code that needs what not every machine has, such as CUDA or MPI. For other rooms of
-// this project; programs need none of it.
+// Plug-ins: shared libraries whose code needs libraries that not every machine has, such as CUDA or MPI. For other
+// parts of this project; programs do not need this header.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -7,15 +7,15 @@
 
 namespace windrow {
 
-/// Where a plug-in is, and what it gives. A value.
+/// Where a plug-in is, and what it provides. A value.
 struct PlugIn {
-  const char* file;      ///< its name; looked for beside the program, in ../lib/windrow, and where the system looks
-  const char* variable;  ///< of the environment: the path to use instead, if it is set and not empty
-  const char* function;  ///< takes nothing, and returns the address of the plug-in's table, which begins with an int
-  int version;           ///< that this int must have
+  const char* file;      ///< its name; searched for beside the program, in ../lib/windrow, and on the system's path
+  const char* variable;  ///< environment variable with the path to use instead, if it is set and not empty
+  const char* function;  ///< has no parameters; returns the address of the plug-in's table, which begins with an int
+  int version;           ///< required value of this int
   const char* purpose;   ///< for errors: "MPI cannot be used: ..."
   const char* needs;     ///< for errors: "expected the plug-in of a build with ... there or where VARIABLE says ..."
-  bool global = false;   ///< whether its libraries' own plug-ins look for their symbols
+  bool global = false;   ///< whether plug-ins of its libraries need the symbols of these libraries
 };
 
 struct OpenedPlugIn {

@@ -28,8 +28,8 @@ class PushRefusal {
   [[deprecated("renamed: refuses_or_captures")]] static bool or_capture(Engine& engine) {
     return refuses_or_captures(engine);
   }
-  /// Whether the calling thread, which created the scope, is in it and not in an op that runs meanwhile, such as one
-  /// that a retire has made ready with policy serial.
+  /// Whether the scope applies to the calling thread, which created it. It does not apply inside an op that runs
+  /// meanwhile, such as one that a retire has made ready with policy serial.
   bool in_force() const;
 
  private:

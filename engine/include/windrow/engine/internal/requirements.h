@@ -1,5 +1,6 @@
-// What every public header requires, checked before the compiler reads the rest. Without a guard, since a macro may be
-// defined between two headers. Compilers go on after #error, so the include of no file ends the compilation.
+// What every public header requires, checked before the compiler reads the rest. It has no include guard, since a macro
+// may be defined between two headers. Compilers continue after #error, so the include of a missing file ends the
+// compilation.
 #if __cplusplus < 202002L
 #error "Windrow needs C++20: compile with -std=c++20 or later"
 #include <ended by the error above>

@@ -1,4 +1,4 @@
-// What the system lets this process use: cores, and the limits of its container.
+// The resources that the system lets this process use: cores, and the limits of its container.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -15,10 +15,10 @@ struct SystemLimits {
   template <class T>
   struct OfGroup {
     T limit;
-    std::string file;  ///< that states it
+    std::string file;  ///< the file that states the limit
   };
 
-  int cores = 1;  ///< that the process may run on, by its affinity; at least 1
+  int cores = 1;  ///< cores on which the process may run, by its affinity; at least 1
   std::optional<OfGroup<double>> cpus = {};
   std::optional<OfGroup<std::uint64_t>> memory = {};  ///< in bytes
 
@@ -26,7 +26,8 @@ struct SystemLimits {
   int threads() const;
 };
 
-/// Reads them now. Files are sought under `root`, which tests change. What cannot be read is no limit.
+/// Reads the limits now. Files are searched for under `root`, which tests change. A file that cannot be read gives no
+/// limit.
 SystemLimits system_limits(const std::string& root = "/");
 
 }  // namespace windrow

@@ -34,8 +34,7 @@ concept TypedAccess = requires(const A& access, void (*add)(Access)) {
 template <TypedAccess A>
 using ArgumentOf = std::invoke_result_t<decltype(std::declval<const A&>().kept())&, OpContext&>;
 
-/// Access to one variable. The type of most: `Kept` is what the op stores. A value; it must be pushed before the owner
-/// of the variable ends.
+/// Access to one variable. `Kept` is what the op stores. A value; it must be pushed before the variable's owner ends.
 template <class Kept>
 class OneAccess {
  public:
@@ -53,7 +52,7 @@ class OneAccess {
   Kept kept_;
 };
 
-/// What a kind of access gives: const T& to read, else T&.
+/// The reference that a kind of access gives: const T& for a read, otherwise T&.
 template <class T, AccessKind kind>
 using Accessed = std::conditional_t<kind == AccessKind::read, const T, T>;
 
@@ -66,8 +65,8 @@ struct ObjectKept {
 template <class T, AccessKind kind>
 using ObjectAccess = OneAccess<ObjectKept<Accessed<T, kind>>>;
 
-/// Access to objects that lie in a row, with a variable each. A view: it must not outlive the call that it is passed
-/// to.
+/// Access to contiguous objects, each with its own variable. A view: it must not outlive the call to which it is
+/// passed.
 template <class T, AccessKind kind>
 class RangeAccess {
  public:

@@ -1,4 +1,5 @@
-// Pushes of functions that receive what they declare. Engine derives from TypedPushes; engine.h includes this file.
+// Pushes of functions that receive the objects that they declare. Engine derives from TypedPushes; engine.h includes
+// this file.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -18,7 +19,7 @@ namespace windrow {
 
 namespace typed {
 
-/// The parameters of a function, where it has one signature; void for a generic lambda and for overloads.
+/// The parameters of a function that has one signature; void for a generic lambda and for overloads.
 template <class F>
 struct ParametersOf {
   using type = void;
@@ -55,7 +56,7 @@ template <class F>
 requires requires { &F::operator(); }
 struct ParametersOf<F> : OfCall<decltype(&F::operator())> {};
 
-/// Without a leading OpContext&, which a function may have.
+/// The parameters without a leading OpContext&, which a function may have.
 template <class Parameters>
 struct WithoutContext {
   using type = Parameters;
@@ -113,14 +114,14 @@ constexpr bool check_function() {
   return true;
 }
 
-/// What an access of the op keeps, told from others of its type by `number`.
+/// What an access of the op keeps. `number` distinguishes it from others of its type.
 template <std::size_t number, class Kept>
 struct KeptAt {
   [[no_unique_address]] Kept kept;
 };
 
-/// The function of an op with what it receives. If both are trivially copyable, so is the whole, unlike one with a
-/// std::tuple: then the engine moves it as bytes.
+/// The function of an op and what it receives. If both are trivially copyable, so is this class (a std::tuple would not
+/// be), and the engine moves it as bytes.
 template <class F, class Numbers, class... Kept>
 struct Call;
 template <class F, std::size_t... i, class... Kept>
@@ -130,7 +131,7 @@ struct Call<F, std::index_sequence<i...>, Kept...> : KeptAt<i, Kept>... {
   Call(F&& f, Kept&&... kept) : KeptAt<i, Kept>{std::move(kept)}..., function(std::move(f)) {}
 
   decltype(auto) operator()(OpContext& context) {
-    // First without the context, which the body of a generic lambda need not accept.
+    // Tries without the context first, since the body of a generic lambda need not accept one.
     if constexpr (std::is_invocable_v<F&, std::invoke_result_t<Kept&, OpContext&>...>) {
       return std::invoke(function, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
     } else {
@@ -173,9 +174,10 @@ decltype(auto) with_list(F&& f, const A&... accesses) {
 
 }  // namespace typed
 
-/// Pushes of functions that receive what they declare, with up to eight accesses; a range counts as one. The function
-/// takes what each access gives, in the order of the list, after an OpContext& if it wants one. A function that takes
-/// anything else does not compile. Everything else is as with Engine::push and Engine::declare.
+/// Pushes of functions that receive the objects that they declare, with up to eight accesses; a range counts as one.
+/// The function's parameters are what each access gives, in the order of the list, optionally preceded by an
+/// OpContext&. A function with other parameters does not compile. Everything else is as with Engine::push and
+/// Engine::declare.
 ///
 /// run() pushes an op whose result becomes a value (value.h, which the program must include). The result's type needs a
 /// default constructor.
