@@ -1,12 +1,13 @@
 # windrow_room(NAME ABOUT text SOURCES file... PUBLIC lib... PRIVATE lib... NOT_INSTALLED header... PC_REQUIRES package...
-#              PC_LIBS flag...)
+#              PC_LIBS flag... OPENS_PLUG_INS)
 #
 # A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in
 # NAME/include/windrow/NAME, those for other rooms in internal/ there, and the rest in NAME/src. Headers of internal/ are
 # installed where public or moved ones include them; NOT_INSTALLED names the others. The include path of a room holds its own headers
 # and those of the rooms it links, so that a forbidden include does not compile. Every such header is also compiled alone.
 # For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names what PRIVATE links by PC_REQUIRES
-# (packages of pkg-config) and PC_LIBS (flags of the linker).
+# (packages of pkg-config) and PC_LIBS (flags of the linker). With OPENS_PLUG_INS, what links the installed room gets the
+# installed plug-ins' folder in its rpath, which dlopen searches.
 find_package(Threads REQUIRED)
 
 add_library(windrow_flags INTERFACE)
@@ -64,7 +65,7 @@ function(windrow_use_precompiled target)
 endfunction()
 
 function(windrow_room name)
-  cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;NOT_INSTALLED;PC_REQUIRES;PC_LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "OPENS_PLUG_INS" "ABOUT" "SOURCES;PUBLIC;PRIVATE;NOT_INSTALLED;PC_REQUIRES;PC_LIBS" ${ARGN})
   set(target windrow_${name})
   add_library(${target} ${ROOM_SOURCES})
   add_library(windrow::${name} ALIAS ${target})
@@ -79,6 +80,12 @@ function(windrow_room name)
   # So that plug-ins and Python's extensions may link the static libraries. Sanitizers' builds link programs only.
   if(NOT WINDROW_SANITIZE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+  set(rpath)
+  if(ROOM_OPENS_PLUG_INS)
+    target_link_options(${target} INTERFACE
+                        $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/windrow>)
+    set(rpath " -Wl,-rpath,\${libdir}/windrow")
   endif()
   windrow_export_symbols(${target})
   windrow_use_precompiled(${target})

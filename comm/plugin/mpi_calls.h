@@ -53,16 +53,13 @@ struct MpiCalls {
   int (*cancel)(MpiRequest** request);
 };
 
-inline constexpr PlugIn mpi_plug_in = {
-    .file = "windrow_mpi.so",
-    .variable = "WINDROW_MPI_PLUGIN",
-    .function = "windrow_mpi_calls",
-    .version = MpiCalls::current_version,
-    .purpose = "MPI cannot be used",
-    .needs =
-        "expected the plug-in of a build with an MPI library (package libopenmpi-dev) there or where "
-        "WINDROW_MPI_PLUGIN says",
-    .global = true};
+inline constexpr PlugIn mpi_plug_in = {.file = "windrow_mpi.so",
+                                       .variable = "WINDROW_MPI_PLUGIN",
+                                       .function = "windrow_mpi_calls",
+                                       .version = MpiCalls::current_version,
+                                       .purpose = "MPI cannot be used",
+                                       .needs = "a build with an MPI library (package libopenmpi-dev)",
+                                       .global = true};
 
 /// Of init(): not errors of MPI.
 inline constexpr int already_started = -1, no_threads = -2;

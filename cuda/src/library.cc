@@ -28,13 +28,12 @@ std::string obstacle(const Plugin& cuda, int error) {
 }  // namespace
 
 const Plugin& plugin() {
-  static const OpenedPlugIn opened = open_plug_in(
-      {.file = "windrow_cuda.so",
-       .variable = "WINDROW_CUDA_PLUGIN",
-       .function = "windrow_cuda_plugin",
-       .version = Plugin::current_version,
-       .purpose = "CUDA cannot be used",
-       .needs = "expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS"});
+  static const OpenedPlugIn opened = open_plug_in({.file = "windrow_cuda.so",
+                                                   .variable = "WINDROW_CUDA_PLUGIN",
+                                                   .function = "windrow_cuda_plugin",
+                                                   .version = Plugin::current_version,
+                                                   .purpose = "CUDA cannot be used",
+                                                   .needs = "a build with nvcc, and cuBLAS"});
   if (opened.table == nullptr) throw MisuseError(opened.error);
   return *static_cast<const Plugin*>(opened.table);
 }

@@ -22,6 +22,10 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.push([](std::span<const Tile> all, long count) { (void)all, (void)count; }, read(all(tiles)), read(n));
   engine.push([](auto&&...) {}, read(fixed), mutate(tiles[1]), commute(n), {.name = "any"});
   windrow::Value<int> sum = engine.run([](const Tile& t) { return t.pixels[0]; }, read(fixed));
+  engine.push([](auto& count) { count = 5; }, overwrite(n));
+  engine.push([](auto&... all) { ((all += 1), ...); }, mutate(n), mutate(sum));
+  engine.push([](windrow::OpContext&, auto& count) { count = 5; }, windrow::overwrite(n), mutate(x.var()));
+  engine.push([] {}, mutate(x.var()), read(b.var()));
 #elif CASE == 1   // forgets an access
   engine.push([](const Tile& from, Tile& to) { to = from; }, overwrite(b));
 #elif CASE == 2   // does not take what it declares
@@ -51,5 +55,13 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.push([](std::span<Tile> all) { all[0] = {}; }, mutate(all(constants)));
 #elif CASE == 14  // has no objects
   windrow::Values<bool>(engine, "flags", 3);
+#elif CASE == 15  // a generic function of two values
+  engine.push([](auto&, auto& count) { count = 5; }, overwrite(n));
+#elif CASE == 16  // a number that may not fit
+  engine.push([](int count, long other) { (void)count, (void)other; }, read(engine.run([] { return 0.5; })), read(n));
+#elif CASE == 17  // no access
+  engine.push([] {});
+#elif CASE == 18  // a value in place of an access
+  engine.push([](int& count, const Tile&) { count = 5; }, overwrite(n), x);
 #endif
 }

@@ -2,7 +2,7 @@
 # see there.
 if(NOT WINDROW_SANITIZE)
   set(install_test ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}
-                   -DPROGRAMS=${WINDROW_PROGRAMS})
+                   -DPROGRAMS=${WINDROW_PROGRAMS} -DWITH_MPI=$<TARGET_EXISTS:windrow_mpi_plugin>)
   set(install_script -P ${CMAKE_CURRENT_SOURCE_DIR}/install/run.cmake)
   add_test(NAME install.prefix COMMAND ${install_test} -DSTEP=prefix ${install_script})
   set_tests_properties(install.prefix PROPERTIES FIXTURES_SETUP installed)
@@ -12,8 +12,7 @@ if(NOT WINDROW_SANITIZE)
     add_test(NAME install.shared COMMAND ${install_test} -DSTEP=shared -DCOMPILER=${CMAKE_CXX_COMPILER} ${install_script})
     set_tests_properties(install.shared PROPERTIES FIXTURES_REQUIRED installed)
   endif()
-  add_test(NAME install.parts COMMAND ${install_test} -DSTEP=parts -DWITH_MPI=$<TARGET_EXISTS:windrow_mpi_plugin>
-                                      ${install_script})
+  add_test(NAME install.parts COMMAND ${install_test} -DSTEP=parts ${install_script})
   set_tests_properties(install.parts PROPERTIES FIXTURES_REQUIRED installed) # which clears the folder
   find_program(WINDROW_SHLIBDEPS dpkg-shlibdeps)
   find_program(WINDROW_FILE file)

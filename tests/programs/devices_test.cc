@@ -19,7 +19,8 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
   use_plugin("/nowhere/windrow_cuda.so");
   const std::string missing =
       "CUDA cannot be used: /nowhere/windrow_cuda.so: cannot open shared object file: No such file or directory; "
-      "expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS\n";
+      "expected that of a build with nvcc, and cuBLAS, beside the program, in its rpath, or where WINDROW_CUDA_PLUGIN "
+      "says\n";
   for (const std::string command : {"windrow train tree-lstm", "windrow schedule tree-lstm", "windrow-perf gpu"}) {
     expect_refused(run(command + " --device cuda:0"), command.substr(0, command.find(' ')) + ": " + missing);
   }

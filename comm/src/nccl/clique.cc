@@ -12,14 +12,12 @@ namespace windrow::comm {
 namespace {
 
 const OpenedPlugIn& opened() {
-  static const OpenedPlugIn plug_in =
-      open_plug_in({.file = "windrow_nccl.so",
-                    .variable = "WINDROW_NCCL_PLUGIN",
-                    .function = "windrow_nccl_calls",
-                    .version = NcclCalls::current_version,
-                    .purpose = "NCCL cannot be used",
-                    .needs = "expected the plug-in of a build with nvcc and nccl.h there or where WINDROW_NCCL_PLUGIN "
-                             "says, and libnccl.so.2"});
+  static const OpenedPlugIn plug_in = open_plug_in({.file = "windrow_nccl.so",
+                                                    .variable = "WINDROW_NCCL_PLUGIN",
+                                                    .function = "windrow_nccl_calls",
+                                                    .version = NcclCalls::current_version,
+                                                    .purpose = "NCCL cannot be used",
+                                                    .needs = "a build with nvcc and nccl.h, and libnccl.so.2"});
   return plug_in;
 }
 

@@ -207,7 +207,7 @@ void Front::refuse(Var var, const OpInfo& about) const {
   if (!var)
     throw MisuseError(site(about) +
                       " names an empty Var, or a value that was moved from; expected one of Engine::new_var");
-  throw MisuseError(site(about) + " names a variable of another engine");
+  throw MisuseError(site(about) + " names a variable of another engine; expected one that this engine made");
 }
 
 // Takes the pointer by value, so that the caller can keep it in a register if nothing is refused.

@@ -35,7 +35,10 @@ OpenedPlugIn open_plug_in(const PlugIn& what) {
     if ((library = ::dlopen(place.c_str(), RTLD_NOW | (what.global ? RTLD_GLOBAL : RTLD_LOCAL))) != nullptr) break;
     if (reason.empty()) reason = ::dlerror();
   }
-  if (library == nullptr) return {.error = what.purpose + (": " + reason + "; ") + what.needs};
+  if (library == nullptr) {
+    return {.error = what.purpose + (": " + reason + "; expected that of ") + what.needs +
+                     ", beside the program, in its rpath, or where " + what.variable + " says"};
+  }
   const auto get = reinterpret_cast<const void* (*)()>(::dlsym(library, what.function));
   if (get == nullptr) return {.error = opened + " is no plug-in of Windrow; expected " + what.file};
   const void* const table = get();

@@ -18,8 +18,8 @@
 //            order. Pushes of several threads have some common order, which keeps the order of each thread.
 //   Errors   An op that throws poisons the variables that it mutates, overwrites or commutes on. Ops that read, mutate
 //            or commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always.
-//            Each wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse
-//            throws MisuseError and changes nothing. The engine never aborts the process.
+//            Each wait for a poisoned variable throws OpError, until an op overwrites the variable or heal() is called;
+//            mutate and commute leave the poison, also in ops that are marked run_always. Misuse throws MisuseError and changes nothing. The engine never aborts the process.
 //   Lifetime What ops capture by reference must live until they have run. The engine's destructor waits for its ops, so
 //            data that a scope declares after the engine dies too early: declare it before, or make it a Value.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
@@ -179,8 +179,9 @@ class Engine : public TypedPushes {
   void heal(Var var, const PushOptions& options = {.name = "heal"});
   /// Heals what the failure has poisoned: pushes, for each variable in failure.poisoned(), an op that clears the poison
   /// if it still comes from the same root. So variables that are meanwhile retired, overwritten, healed or poisoned by
-  /// another failure stay unchanged. The op always counts in version(). The values are as the failed ops left them: see
-  /// docs/engine.md for updates that are all or nothing. Throws MisuseError for an error of another engine, inside a
+  /// another failure stay unchanged. Pending ops may spread the failure after this call, so first wait for them:
+  /// wait_all(). The op always counts in version(). The values are as the failed ops left them: see docs/engine.md for
+  /// updates that are all or nothing. Throws MisuseError for an error of another engine, inside a
   /// capture, and after shutdown.
   void heal(const OpError& failure, const PushOptions& options = {.name = "heal"});
 

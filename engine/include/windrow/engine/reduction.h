@@ -98,15 +98,15 @@ class Reduction {
   }
 
   /// The same for an op on values (value.h): calls `function(part, ...)` with what the accesses give.
-  template <class F, TypedAccess A>
+  template <class F, AnyAccess A>
   void add(F function, const A& a, const PushOptions& options = {}) {
     add_typed(std::move(function), options, a);
   }
-  template <class F, TypedAccess A, TypedAccess B>
+  template <class F, AnyAccess A, AnyAccess B>
   void add(F function, const A& a, const B& b, const PushOptions& options = {}) {
     add_typed(std::move(function), options, a, b);
   }
-  template <class F, TypedAccess A, TypedAccess B, TypedAccess C>
+  template <class F, AnyAccess A, AnyAccess B, AnyAccess C>
   void add(F function, const A& a, const B& b, const C& c, const PushOptions& options = {}) {
     add_typed(std::move(function), options, a, b, c);
   }
@@ -124,6 +124,11 @@ class Reduction {
     return OneAccess(of.mutate(from), Shared<T>{of.state_, &of.state_->whole});
   }
 
+  /// Waits for all adds so far, and returns the value. Throws as Engine::wait does.
+  const T& get(std::source_location from = std::source_location::current()) {
+    engine_->wait({read(from)}, from);
+    return state_->whole;
+  }
   /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
   T& value() { return state_->whole; }
 

@@ -9,9 +9,9 @@
 //   engine.push([](Tile& tile) { load(tile); }, overwrite(tiles[5]));  // errors name it 'tiles[5]'
 //   engine.push([](std::span<const Tile> all, double& sum) { ... }, read(all(tiles)), mutate(total));
 //
-// A value owns an object of any movable type and its variable. Use the untyped push of engine.h if there is no such
-// object (a file, memory of another library), and for accesses that are known only at run time. Both can be mixed, by
-// var().
+// A value owns an object of any movable type and its variable. A typed push also takes accesses to variables, for which
+// the function receives nothing: push(f, read(x), mutate(of_a_file)). Use the untyped push of engine.h for accesses that
+// are known only at run time; there x.var() stands for x.
 //
 // Contract
 //   Access   An op receives const T& for a read, T& for mutate, overwrite and commute. It must not keep the reference.
@@ -100,14 +100,21 @@ class ValueRef {
     engine_->push([object = object_, value = std::move(value)]() mutable { *object = std::move(value); },
                   {windrow::overwrite(var_)}, {.name = "set", .pushed_at = from});
   }
-  /// For coroutines: co_await value, or co_await value.ready(), awaits what get() waits for.
+  /// For coroutines: co_await value, or co_await value.ready(), awaits what get() waits for. As with get(), a later op
+  /// may change the object; for a copy: co_await engine.run([](const T& t) { return t; }, read(value)).
   ReadyValue<T> ready(Site from = Site::current()) const& { return {*engine_, windrow::read(var_), *object_, from}; }
   ReadyValue<T> operator co_await() const& { return ready(); }
 
-  friend auto read(const ValueRef& value) { return value.template access<AccessKind::read>(); }
-  friend auto mutate(ValueRef& value) { return value.template access<AccessKind::mutate>(); }
-  friend auto overwrite(ValueRef& value) { return value.template access<AccessKind::overwrite>(); }
-  friend auto commute(ValueRef& value) { return value.template access<AccessKind::commute>(); }
+  /// For read(), mutate(), overwrite() and commute().
+  template <AccessKind kind>
+  ObjectAccess<T, kind> access() {
+    return {Access{var_, kind}, {object_}};
+  }
+  template <AccessKind kind>
+  ObjectAccess<T, kind> access() const {
+    static_assert(kind == AccessKind::read, "a const Value may only be read; expected read(x)");
+    return {Access{var_, kind}, {object_}};
+  }
 
  protected:
   ValueRef(const EngineRef& engine, Var var, T* object) : engine_(engine), var_(var), object_(object) {}
@@ -118,12 +125,6 @@ class ValueRef {
   EngineRef engine_;
   Var var_;
   T* object_;
-
- private:
-  template <AccessKind kind>
-  ObjectAccess<T, kind> access() const {
-    return {Access{var_, kind}, {object_}};
-  }
 };
 
 namespace typed {
@@ -142,28 +143,21 @@ void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects,
   last.abandon();  // empty if the retire was pushed
 }
 
+}  // namespace typed
+
 /// Contiguous objects with a variable each. T is const if ops may only read them.
 template <class T>
-struct All {
-  template <AccessKind kind>
-  using Range = RangeAccess<std::remove_const_t<T>, kind>;
-
+struct AllOf {
   std::span<const Var> vars;
   std::span<T> objects;
 
-  friend Range<AccessKind::read> read(const All& all) { return {all.vars, all.objects}; }
-  friend Range<AccessKind::mutate> mutate(const All& all) { return {all.vars, all.writable()}; }
-  friend Range<AccessKind::overwrite> overwrite(const All& all) { return {all.vars, all.writable()}; }
-  friend Range<AccessKind::commute> commute(const All& all) { return {all.vars, all.writable()}; }
-
- private:
-  std::span<T> writable() const {
-    static_assert(!std::is_const_v<T>, "all(values) of const Values may only be read; expected read(all(values))");
-    return objects;
+  template <AccessKind kind>
+  RangeAccess<std::remove_const_t<T>, kind> access() const {
+    static_assert(kind == AccessKind::read || !std::is_const_v<T>,
+                  "all(values) of const Values may only be read; expected read(all(values))");
+    if constexpr (kind == AccessKind::read || !std::is_const_v<T>) return {vars, objects};
   }
 };
-
-}  // namespace typed
 
 /// An owner of one object and its variable.
 template <class T>
@@ -201,8 +195,8 @@ class Value : public ValueRef<T> {
 };
 
 /// An owner of `count` objects in contiguous memory, with a variable each: ops that use different ones run
-/// concurrently. Objects smaller than a cache line share it; give T an alignment of 64 bytes if ops write neighbours at
-/// the same time.
+/// concurrently. Objects smaller than a cache line share it; give T an alignment of 64 bytes if ops write
+/// neighbours at the same time.
 template <class T>
 class Values {
   static_assert(!std::is_same_v<T, bool> && std::is_move_constructible_v<T>,
@@ -213,7 +207,7 @@ class Values {
   /// Each object is T(args...). Throws as Engine::new_var does.
   template <class... Args>
   explicit Values(Engine& engine, VarName name, std::size_t count, const Args&... args)
-      : engine_(engine), objects_(std::make_shared<std::vector<T>>()) {
+      : engine_(engine), name_(name), objects_(std::make_shared<std::vector<T>>()) {
     objects_->reserve(count);
     for (std::size_t i = 0; i < count; ++i) objects_->emplace_back(args...);
     vars_.reserve(count);
@@ -243,18 +237,15 @@ class Values {
   ValueRef<T>& operator[](std::size_t i) { return elements_[checked(i)]; }
   const ValueRef<T>& operator[](std::size_t i) const { return elements_[checked(i)]; }
 
-  /// `count` elements from `first` on, as an argument of accesses: read(all(values)) gives an op std::span<const T>,
-  /// the other accesses give std::span<T>. Throws MisuseError if there are fewer elements.
-  friend typed::All<T> all(Values& values, std::size_t first, std::size_t count) {
-    values.require(first, count);
-    return {std::span(values.vars_).subspan(first, count), {values.data() + first, count}};
+  /// See all(), below.
+  AllOf<T> range(std::size_t first, std::size_t count) {
+    require(first, count);
+    return {std::span(vars_).subspan(first, count), {data() + first, count}};
   }
-  friend typed::All<const T> all(const Values& values, std::size_t first, std::size_t count) {
-    values.require(first, count);
-    return {std::span(values.vars_).subspan(first, count), {values.data() + first, count}};
+  AllOf<const T> range(std::size_t first, std::size_t count) const {
+    require(first, count);
+    return {std::span(vars_).subspan(first, count), {data() + first, count}};
   }
-  friend typed::All<T> all(Values& values) { return all(values, 0, values.size()); }
-  friend typed::All<const T> all(const Values& values) { return all(values, 0, values.size()); }
 
  private:
   struct Element : ValueRef<T> {
@@ -265,43 +256,66 @@ class Values {
   T* data() const { return objects_ == nullptr ? nullptr : objects_->data(); }
   void require(std::size_t first, std::size_t count) const {
     if (first <= size() && count <= size() - first) return;
-    throw MisuseError("all(values, " + std::to_string(first) + ", " + std::to_string(count) + ") of " +
-                      std::to_string(size()) + " values");
+    throw MisuseError("values '" + std::string(name_.text()) + "': all(values, " + std::to_string(first) + ", " +
+                      std::to_string(count) + ") of " + std::to_string(size()) + " values; expected no more");
   }
   std::size_t checked(std::size_t i) const {
-    if (i >= size()) {
-      throw MisuseError("values[" + std::to_string(i) + "] of " + std::to_string(size()) + " values");
-    }
-    return i;
+    if (i < size()) return i;
+    throw MisuseError("'" + std::string(name_.text()) + "[" + std::to_string(i) + "]' of " + std::to_string(size()) +
+                      " values; expected a smaller index");
   }
   void end() noexcept {
     for (const Var var : vars_) typed::end(engine_, var, objects_, "the values");
   }
 
   EngineRef engine_;
+  OpName name_;
   std::shared_ptr<std::vector<T>> objects_;
   std::vector<Var> vars_;
   std::vector<Element> elements_;
 };
 
+/// All elements, or `count` of them from `first` on, as an argument of accesses: read(all(values)) gives an op
+/// std::span<const T>, the other accesses give std::span<T>. Throws MisuseError if there are fewer elements.
+template <class T>
+auto all(Values<T>& values, std::size_t first, std::size_t count) {
+  return values.range(first, count);
+}
+template <class T>
+auto all(const Values<T>& values, std::size_t first, std::size_t count) {
+  return values.range(first, count);
+}
+template <class T>
+auto all(Values<T>& values) {
+  return values.range(0, values.size());
+}
+template <class T>
+auto all(const Values<T>& values) {
+  return values.range(0, values.size());
+}
+
 template <class Function, class... A>
 auto TypedPushes::run_typed(Function&& function, const PushOptions& options, const A&... accesses) {
   auto call = typed::call_of(std::forward<Function>(function), accesses...);
   using Result = std::remove_cvref_t<decltype(call(std::declval<OpContext&>()))>;
-  static_assert(!std::is_void_v<Result>, "the function of run() returns nothing; expected a result, or push()");
-  static_assert(std::is_default_constructible_v<Result> && std::is_move_assignable_v<Result>,
+  constexpr bool is_void = std::is_void_v<Result>;
+  constexpr bool is_stored = std::is_default_constructible_v<Result> && std::is_move_assignable_v<Result>;
+  static_assert(!is_void, "the function of run() returns nothing; expected a result, or push()");
+  static_assert(is_void || is_stored,
                 "the result of run() is stored in a Value: expected a type with a default constructor and an "
                 "assignment, such as std::optional of it");
-  Engine& engine = static_cast<Engine&>(*this);
-  Value<Result> result(engine, options.name.text().empty() ? OpName("result") : options.name);
-  typed::with_list(
-      [&](AccessList list) {
-        engine.push([call = std::move(call),
-                     into = overwrite(result).kept()](OpContext& context) mutable { into(context) = call(context); },
-                    list, options);
-      },
-      overwrite(result), accesses...);
-  return result;
+  if constexpr (is_stored) {
+    Engine& engine = static_cast<Engine&>(*this);
+    Value<Result> result(engine, options.name.text().empty() ? OpName("result") : options.name);
+    typed::with_list(
+        [&](AccessList list) {
+          engine.push([call = std::move(call),
+                       into = overwrite(result).kept()](OpContext& context) mutable { into(context) = call(context); },
+                      list, options);
+        },
+        overwrite(result), accesses...);
+    return result;
+  }
 }
 
 }  // namespace windrow

@@ -112,19 +112,15 @@ struct BufferAs {
   Bytes bytes;
   std::size_t count;
 
-  /// The op receives std::span<const T>.
-  friend auto read(const BufferAs& all) { return all.template access<AccessKind::read>(); }
-  /// And std::span<T>.
-  friend auto mutate(const BufferAs& all) { return all.template access<AccessKind::mutate>(); }
-  friend auto overwrite(const BufferAs& all) { return all.template access<AccessKind::overwrite>(); }
-  friend auto commute(const BufferAs& all) { return all.template access<AccessKind::commute>(); }
-
- private:
+  /// For read(), whose op receives std::span<const T>, and for mutate(), overwrite() and commute(), with std::span<T>.
   template <AccessKind kind>
   OneAccess<BufferKept<T, kind>> access() const {
     return {Access{var, kind}, {bytes, count}};
   }
 };
+}
+}
+;
 
 /// An owner: it does not copy, and its destructor pushes an op that retires the variable and frees the memory. After
 /// the engine's shutdown, and after the engine's end, which a buffer may outlive, the destructor frees the memory at
@@ -154,6 +150,11 @@ class Buffer {
   BufferAs<T> as() const {
     return {var_, bytes(), size_ / sizeof(T)};
   }
+  /// For read(), mutate(), overwrite() and commute() of as<std::byte>().
+  template <AccessKind kind>
+  OneAccess<BufferKept<std::byte, kind>> access() const {
+    return as<std::byte>().template access<kind>();
+  }
   const std::shared_ptr<Allocator>& memory() const;
 
  private:
@@ -168,11 +169,6 @@ class Buffer {
   LaneId lane_;
   Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
-
-inline auto read(const Buffer& buffer) { return read(buffer.as<std::byte>()); }
-inline auto mutate(const Buffer& buffer) { return mutate(buffer.as<std::byte>()); }
-inline auto overwrite(const Buffer& buffer) { return overwrite(buffer.as<std::byte>()); }
-inline auto commute(const Buffer& buffer) { return commute(buffer.as<std::byte>()); }
 
 /// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
 /// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that the graph destroys

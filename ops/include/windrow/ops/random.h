@@ -83,8 +83,10 @@ class Generator {
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
   /// For typed pushes: the op receives the next Draw.
-  friend auto mutate(const Generator& of) {
-    return OneAccess(windrow::mutate(of.var()), Kept{of.seed_, of.stream_, of.draws_.bytes()});
+  template <AccessKind kind>
+  auto access() const {
+    static_assert(kind == AccessKind::mutate, "a draw changes the generator; expected mutate(generator)");
+    return OneAccess(mutate(var()), Kept{seed_, stream_, draws_.bytes()});
   }
 
  private:

@@ -102,12 +102,25 @@ class TensorOf {
   };
   View view() const { return View(buffer_->bytes(), whole(), shape_, offset_); }
 
-  // For typed pushes: the op receives Matrix<const T> for a read, and otherwise Matrix<T>.
-  friend auto read(const TensorOf& x) { return x.access<AccessKind::read>({x.var(), AccessKind::read}); }
-  friend auto mutate(const TensorOf& x) { return x.access<AccessKind::mutate>({x.var(), AccessKind::mutate}); }
-  /// The op writes all elements of the tensor; of a view of a part, the others keep their values.
-  friend auto overwrite(const TensorOf& x) { return x.access<AccessKind::overwrite>(x.write_access()); }
-  friend auto commute(const TensorOf& x) { return x.access<AccessKind::commute>({x.var(), AccessKind::commute}); }
+  /// What an op keeps of read(tensor) and the other accesses; it receives a Matrix. Fails the op as View::write() does
+  /// for an overwrite, and otherwise as read() and update().
+  template <AccessKind kind>
+  struct Kept {
+    View view;
+    Matrix<Accessed<T, kind>> operator()(OpContext& op) const {
+      if constexpr (kind == AccessKind::read) {
+        return view.read(op.lane());
+      } else {
+        return kind == AccessKind::overwrite ? view.write(op.lane()) : view.update(op.lane());
+      }
+    }
+  };
+  /// For read(), mutate(), overwrite() and commute(). An op that overwrites a view of a part writes all elements of the
+  /// view; the others keep their values.
+  template <AccessKind kind>
+  OneAccess<Kept<kind>> access() const {
+    return {kind == AccessKind::overwrite ? write_access() : Access{var(), kind}, {view()}};
+  }
 
   /// Pushes an op that calls `write` on a thread of the host. `write` must write all elements of the matrix that it
   /// gets; the old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. For a
@@ -125,23 +138,6 @@ class TensorOf {
  private:
   TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole, LaneId copy_out)
       : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole), copy_out_(copy_out) {}
-
-  /// What the op keeps. Fails the op as View::write() does for an overwrite, and otherwise as read() and update().
-  template <AccessKind kind>
-  struct Kept {
-    View view;
-    Matrix<Accessed<T, kind>> operator()(OpContext& op) const {
-      if constexpr (kind == AccessKind::read) {
-        return view.read(op.lane());
-      } else {
-        return kind == AccessKind::overwrite ? view.write(op.lane()) : view.update(op.lane());
-      }
-    }
-  };
-  template <AccessKind kind>
-  OneAccess<Kept<kind>> access(Access access) const {
-    return {access, {view()}};
-  }
 
   ReplayedBuffers written_buffer() const;
 

@@ -30,6 +30,27 @@ struct CallableMemory {
 template <class Signature>
 class Function;
 
+/// Whether objects of a class are called by several functions or by templates, such as generic lambdas. A question
+/// whether these take certain arguments may fail to compile, so overload resolution must not ask it.
+template <class F>
+struct IsGeneric {
+  struct Other {
+    void operator()();
+  };
+  template <class G>
+  struct Both : G, Other {};
+  template <class G>
+  static constexpr bool check() {
+    if constexpr (std::is_class_v<G> && !std::is_final_v<G>) {
+      return !requires { &G::operator(); }
+      &&!requires { &Both<G>::operator(); };
+    } else {
+      return false;
+    }
+  }
+  static constexpr bool value = check<F>();
+};
+
 /// Owns one callable, or none. Callables of up to `inline_bytes` bytes whose move constructor does not throw are stored
 /// inside, larger ones in CallableMemory. Accepts anything callable with `Args...`; also anything callable with no
 /// arguments, so that a function need not declare parameters that it does not use. Empty if constructed from a null
@@ -40,14 +61,17 @@ class Function<Result(Args...)> {
  public:
   static constexpr std::size_t inline_bytes = 64;
 
+  template <class F>
+  static constexpr bool is_callable = std::is_invocable_r_v<Result, F&, Args...> || std::is_invocable_r_v<Result, F&>;
+
   Function() = default;
   Function(std::nullptr_t) {}
 
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
-           (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
-            std::is_invocable_r_v<Result, std::decay_t<F>&>)) Function(F&& f) {
+           (IsGeneric<std::decay_t<F>>::value || is_callable<std::decay_t<F>>)) Function(F&& f) {
     using Target = std::decay_t<F>;
+    static_assert(is_callable<Target>, "the function cannot be called with what the engine passes");
     require_silent_end<Target>();
     if constexpr (may_be_empty<std::remove_cvref_t<F>>) {
       if (f == nullptr) return;

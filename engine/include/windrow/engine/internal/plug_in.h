@@ -9,12 +9,12 @@ namespace windrow {
 
 /// Where a plug-in is, and what it provides. A value.
 struct PlugIn {
-  const char* file;      ///< its name; searched for beside the program, in ../lib/windrow, and on the system's path
+  const char* file;      ///< its name; searched for beside the program, in ../lib/windrow, in its rpath, in the system
   const char* variable;  ///< environment variable with the path to use instead, if it is set and not empty
   const char* function;  ///< has no parameters; returns the address of the plug-in's table, which begins with an int
   int version;           ///< required value of this int
   const char* purpose;   ///< for errors: "MPI cannot be used: ..."
-  const char* needs;     ///< for errors: "expected the plug-in of a build with ... there or where VARIABLE says ..."
+  const char* needs;     ///< for errors: "a build with ..."
   bool global = false;   ///< whether plug-ins of its libraries need the symbols of these libraries
 };
 

@@ -1,7 +1,7 @@
 // Typed accesses: what read(x), mutate(x), overwrite(x) and commute(x) return for a value that an op receives.
 //
-// A type takes part by offering these functions, found by argument-dependent lookup. They return OneAccess, or another
-// class with
+// A type takes part by a member `template <AccessKind kind> ... access()`, which returns OneAccess, or another class
+// with
 //   void list(F&& add) const     calls add(Access) for each variable that the access names; `static constexpr
 //                                std::size_t count` is their number, if it is known at compile time
 //   Kept kept() const            what the op stores: small, and valid until the variables are retired
@@ -29,6 +29,10 @@ concept TypedAccess = requires(const A& access, void (*add)(Access)) {
   access.list(add);
   access.kept();
 };
+
+/// What a typed push takes: also the access to a variable, for which the function receives nothing.
+template <class A>
+concept AnyAccess = TypedAccess<A> || std::same_as<A, Access>;
 
 /// What the function of an op receives for the access.
 template <TypedAccess A>
@@ -86,5 +90,25 @@ class RangeAccess {
   std::span<const Var> vars_;
   std::span<Accessed<T, kind>> objects_;
 };
+
+/// Whether read(x) and the other functions below take an X&.
+template <class X>
+concept Accessible = requires(X& x) {
+  { x.template access<AccessKind::mutate>() } -> TypedAccess;
+};
+
+template <Accessible X>
+auto read(const X& x) {
+  return x.template access<AccessKind::read>();
+}
+template <class X>
+requires Accessible<X>
+auto mutate(X&& x) { return x.template access<AccessKind::mutate>(); }
+template <class X>
+requires Accessible<X>
+auto overwrite(X&& x) { return x.template access<AccessKind::overwrite>(); }
+template <class X>
+requires Accessible<X>
+auto commute(X&& x) { return x.template access<AccessKind::commute>(); }
 
 }  // namespace windrow

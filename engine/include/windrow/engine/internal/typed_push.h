@@ -17,6 +17,8 @@
 
 namespace windrow {
 
+class DeclaredOp;
+
 namespace typed {
 
 /// The parameters of a function that has one signature; void for a generic lambda and for overloads.
@@ -66,22 +68,44 @@ struct WithoutContext<std::tuple<OpContext&, P...>> {
   using type = std::tuple<P...>;
 };
 
-/// `number` counts the accesses from 1; compilers print it with a failed assertion.
+/// What a generic lambda with a parameter too many receives for it.
+struct MoreParametersThanAccesses {};
+
+/// Whether an arithmetic parameter holds every value of the type that an access gives; true for other types.
+template <class Given, class Parameter>
+constexpr bool holds() {
+  using From = std::remove_cvref_t<Given>;
+  using To = std::remove_cvref_t<Parameter>;
+  if constexpr (std::is_arithmetic_v<From> && std::is_arithmetic_v<To>) {
+    return std::is_same_v<From, To> || std::is_same_v<std::common_type_t<From, To>, To>;
+  } else {
+    return true;
+  }
+}
+
+/// Whether a parameter takes what its access gives; if not, an assertion fails that says so. `number` counts the
+/// accesses from 1; compilers print it with the failed assertion.
 template <std::size_t number, class Parameter, class Argument>
 constexpr bool check_parameter() {
-  using Given = std::remove_reference_t<Argument>;
-  constexpr bool reads = !std::is_reference_v<Argument> || std::is_const_v<Given>;
-  static_assert(reads || std::is_reference_v<Parameter>,
+  constexpr bool reads = !std::is_reference_v<Argument> || std::is_const_v<std::remove_reference_t<Argument>>;
+  constexpr bool copies = !std::is_reference_v<Parameter>;
+  constexpr bool changes =
+      std::is_lvalue_reference_v<Parameter> && !std::is_const_v<std::remove_reference_t<Parameter>>;
+  constexpr bool loses = copies && !reads, breaks = changes && reads && std::is_reference_v<Argument>;
+  constexpr bool takes = std::is_convertible_v<Argument, Parameter>, fits = holds<Argument, Parameter>();
+  static_assert(!loses,
                 "a parameter of the op's function is a copy, so changes would be lost: mutate, overwrite and commute "
                 "give T&; expected a parameter T& (or declare a read)");
-  static_assert(!std::is_lvalue_reference_v<Argument> || std::is_const_v<Given> == false ||
-                    std::is_const_v<std::remove_reference_t<Parameter>> || !std::is_reference_v<Parameter>,
+  static_assert(loses || !breaks,
                 "a parameter of the op's function is T&, but its access is a read, which gives const T&; expected a "
                 "parameter const T&, or mutate(x) in place of read(x)");
-  static_assert(std::is_convertible_v<Argument, Parameter>,
+  static_assert(loses || breaks || takes,
                 "a parameter of the op's function does not take what its access gives: accesses are passed in the "
                 "order of the list; expected a parameter for the type of that value");
-  return true;
+  static_assert(loses || breaks || !takes || fits,
+                "a parameter of the op's function cannot hold every number of the value's type: accesses are passed in "
+                "the order of the list; expected a parameter of that type");
+  return !loses && !breaks && takes && fits;
 }
 
 template <class Arguments, class Parameters, class Numbers>
@@ -104,14 +128,22 @@ constexpr bool check_function() {
                   "access, in the same order");
     if constexpr (has == sizeof...(Argument)) {
       return Check<std::tuple<Argument...>, Parameters, std::index_sequence_for<Argument...>>::fine;
+    } else {
+      return false;
     }
+  } else if constexpr (std::is_invocable_v<F&, Argument...>) {
+    return true;
   } else {
-    static_assert(
-        std::disjunction_v<std::is_invocable<F&, Argument...>, std::is_invocable<F&, OpContext&, Argument...>>,
-        "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
-        "mutate, overwrite and commute, in the order of the list");
+    constexpr bool has_more = std::is_invocable_v<F&, MoreParametersThanAccesses&, Argument...>;
+    static_assert(!has_more,
+                  "the op's function is a generic lambda with more parameters than the op has accesses; expected an "
+                  "access for each (the type of a leading parameter for the context is written: OpContext&)");
+    constexpr bool fine = std::is_invocable_v<F&, OpContext&, Argument...>;
+    static_assert(has_more || fine,
+                  "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
+                  "mutate, overwrite and commute, in the order of the list");
+    return !has_more && fine;
   }
-  return true;
 }
 
 /// What an access of the op keeps. `number` distinguishes it from others of its type.
@@ -140,16 +172,42 @@ struct Call<F, std::index_sequence<i...>, Kept...> : KeptAt<i, Kept>... {
   }
 };
 
+/// In place of a function that an assertion has refused, so that compilers report little else.
+struct Refused {
+  int operator()(OpContext&) { return 0; }
+};
+
 template <class F, TypedAccess... A>
-auto call_of(F&& function, const A&... accesses) {
+auto call_with(F&& function, const A&... accesses) {
   using Target = std::decay_t<F>;
-  static_assert(check_function<Target, ArgumentOf<A>...>());
-  return Call<Target, std::index_sequence_for<A...>, decltype(accesses.kept())...>(Target(std::forward<F>(function)),
-                                                                                   accesses.kept()...);
+  if constexpr (check_function<Target, ArgumentOf<A>...>()) {
+    return Call<Target, std::index_sequence_for<A...>, decltype(accesses.kept())...>(Target(std::forward<F>(function)),
+                                                                                     accesses.kept()...);
+  } else {
+    return Refused();
+  }
+}
+
+/// The function with what it receives. An Access gives it nothing.
+template <class F, AnyAccess... A>
+auto call_of(F&& function, const A&... accesses) {
+  if constexpr ((TypedAccess<A> && ...)) {
+    return call_with(std::forward<F>(function), accesses...);
+  } else {
+    const auto given = [](const auto& access) {
+      if constexpr (TypedAccess<std::remove_cvref_t<decltype(access)>>) {
+        return std::tie(access);
+      } else {
+        return std::tuple<>();
+      }
+    };
+    return std::apply([&](const auto&... typed) { return call_with(std::forward<F>(function), typed...); },
+                      std::tuple_cat(given(accesses)...));
+  }
 }
 
 /// The same as an OpFunction, which is empty for an empty function.
-template <class Op, class F, TypedAccess... A>
+template <class Op, class F, AnyAccess... A>
 Op op_of(F&& function, const A&... accesses) {
   if constexpr (Op::template may_be_empty<std::remove_cvref_t<F>>) {
     if (function == nullptr) return nullptr;
@@ -157,105 +215,137 @@ Op op_of(F&& function, const A&... accesses) {
   return call_of(std::forward<F>(function), accesses...);
 }
 
-/// Calls f(AccessList).
-template <class F, TypedAccess... A>
-decltype(auto) with_list(F&& f, const A&... accesses) {
-  if constexpr (requires { (A::count + ... + std::size_t{0}); }) {
-    std::array<Access, (A::count + ... + std::size_t{0})> list;
-    std::size_t n = 0;
-    (accesses.list([&](Access access) { list[n++] = access; }), ...);
-    return f(AccessList(std::span<const Access>(list)));
+/// The number of variables of an access, if it is known at compile time.
+template <class A>
+struct CountOf {};
+template <class A>
+requires requires { A::count; }
+struct CountOf<A> : std::integral_constant<std::size_t, A::count> {};
+template <>
+struct CountOf<Access> : std::integral_constant<std::size_t, 1> {};
+
+/// Calls add(Access) for each variable.
+template <AnyAccess A, class F>
+void list(const A& access, F&& add) {
+  if constexpr (TypedAccess<A>) {
+    access.list(add);
   } else {
-    std::vector<Access> list;
-    (accesses.list([&](Access access) { list.push_back(access); }), ...);
-    return f(AccessList(list));
+    add(access);
   }
 }
+
+/// Calls f(AccessList).
+template <class F, AnyAccess... A>
+decltype(auto) with_list(F&& f, const A&... accesses) {
+  if constexpr (requires { (CountOf<A>::value + ... + std::size_t{0}); }) {
+    std::array<Access, (CountOf<A>::value + ... + std::size_t{0})> all;
+    std::size_t n = 0;
+    (list(accesses, [&](Access access) { all[n++] = access; }), ...);
+    return f(AccessList(std::span<const Access>(all)));
+  } else {
+    std::vector<Access> all;
+    (list(accesses, [&](Access access) { all.push_back(access); }), ...);
+    return f(AccessList(all));
+  }
+}
+
+/// What a push was given in place of read(x) and the like.
+template <class X>
+concept NoAccess = Accessible<X> || std::same_as<std::remove_const_t<X>, Var>;
 
 }  // namespace typed
 
 /// Pushes of functions that receive the objects that they declare, with up to eight accesses; a range counts as one.
 /// The function's parameters are what each access gives, in the order of the list, optionally preceded by an
-/// OpContext&. A function with other parameters does not compile. Everything else is as with Engine::push and
+/// OpContext&. A function with other parameters does not compile; of a generic lambda, declare the parameters `auto&`,
+/// since a change of an `auto` is lost. An access to a variable, such as mutate(var), gives the function nothing. Everything else is as with Engine::push and
 /// Engine::declare.
 ///
 /// run() pushes an op whose result becomes a value (value.h, which the program must include). The result's type needs a
 /// default constructor.
 class TypedPushes {
  public:
-  template <class Function, TypedAccess A>
+  template <class Function, AnyAccess A>
   void push(Function&& function, const A& a, const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a);
   }
-  template <class Function, TypedAccess A, TypedAccess B>
+  template <class Function, AnyAccess A, AnyAccess B>
   void push(Function&& function, const A& a, const B& b, const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C>
   void push(Function&& function, const A& a, const B& b, const C& c, const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D>
   void push(Function&& function, const A& a, const B& b, const C& c, const D& d, const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c, d);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E>
   void push(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e,
             const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c, d, e);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F>
   void push(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
             const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c, d, e, f);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G>
   void push(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
             const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G, TypedAccess H>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G,
+            AnyAccess H>
   void push(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
             const H& h, const PushOptions& options = {}) {
     push_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g, h);
   }
 
-  template <class Function, TypedAccess A>
+  /// Of a push without accesses, or with values in place of accesses, says what is missing.
+  template <class Function, class... X>
+  requires(!std::same_as<std::remove_cvref_t<Function>, DeclaredOp> &&
+           (sizeof...(X) == 0 || (typed::NoAccess<X> || ...))) void push(Function&&, const X&...) {
+    static_assert(
+        std::is_void_v<Function>,
+        "a push without an access, or with a value in place of one; expected read(x), mutate(x), overwrite(x) "
+        "or commute(x) for each value, or {} for none");
+  }
+
+  template <class Function, AnyAccess A>
   auto declare(Function&& function, const A& a, const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a);
   }
-  template <class Function, TypedAccess A, TypedAccess B>
+  template <class Function, AnyAccess A, AnyAccess B>
   auto declare(Function&& function, const A& a, const B& b, const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const D& d, const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c, d);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e,
                const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c, d, e);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
                const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c, d, e, f);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
                const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G, TypedAccess H>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G,
+            AnyAccess H>
   auto declare(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
                const H& h, const PushOptions& options = {}) {
     return declare_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g, h);
@@ -265,40 +355,39 @@ class TypedPushes {
   auto run(Function&& function, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options);
   }
-  template <class Function, TypedAccess A>
+  template <class Function, AnyAccess A>
   auto run(Function&& function, const A& a, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a);
   }
-  template <class Function, TypedAccess A, TypedAccess B>
+  template <class Function, AnyAccess A, AnyAccess B>
   auto run(Function&& function, const A& a, const B& b, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C>
   auto run(Function&& function, const A& a, const B& b, const C& c, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D>
   auto run(Function&& function, const A& a, const B& b, const C& c, const D& d, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c, d);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E>
   auto run(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e,
            const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c, d, e);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F>
   auto run(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
            const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c, d, e, f);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G>
   auto run(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
            const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g);
   }
-  template <class Function, TypedAccess A, TypedAccess B, TypedAccess C, TypedAccess D, TypedAccess E, TypedAccess F,
-            TypedAccess G, TypedAccess H>
+  template <class Function, AnyAccess A, AnyAccess B, AnyAccess C, AnyAccess D, AnyAccess E, AnyAccess F, AnyAccess G,
+            AnyAccess H>
   auto run(Function&& function, const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
            const H& h, const PushOptions& options = {}) {
     return run_typed(std::forward<Function>(function), options, a, b, c, d, e, f, g, h);
