@@ -26,6 +26,7 @@ windrow_write_bill(${PROJECT_BINARY_DIR}/windrow.spdx.json)
 install(FILES ${PROJECT_BINARY_DIR}/windrow.spdx.json DESTINATION ${CMAKE_INSTALL_DATADIR}/windrow)
 install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md VERSIONING.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(PROGRAMS scripts/timeline DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME windrow-timeline)
 install(DIRECTORY perf/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/perf) # pages link to it
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN site EXCLUDE)
 

@@ -60,7 +60,9 @@ struct TreeLstm {
 std::vector<windrow::InputGraph> graphs_of(const Trees& trees, const TreeLstm& model,
                                            const windrow::Vocabulary& words) {
   std::vector<windrow::InputGraph> graphs;
-  for (const auto& tree : trees) graphs.emplace_back(model.function, numbered(tree, words));
+  for (const auto& tree : trees) {
+    graphs.emplace_back(model.function, numbered(tree, words), "tree " + std::to_string(graphs.size() + 1));
+  }
   return graphs;
 }
 

@@ -45,6 +45,15 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     }
   }
 
+  State(const Device& home, const Tensor& tensor, VarName name) : State(home, tensor.rows(), tensor.width(), name) {
+    if (tensor.buffer()->memory() != home.memory || tensor.lane() != home.memory_lane()) {
+      throw error("a tensor that is not in the memory of '" + home.name + "'; expected one that is");
+    }
+    const MutexLock lock(mutex_);
+    owner_ = &places_.emplace_back(home, tensor);
+    owner_->valid = true;
+  }
+
   Index rows() const { return rows_; }
   Index width() const { return width_; }
   std::uint64_t copies() const WINDROW_EXCLUDES(mutex_) {
@@ -68,9 +77,9 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     bool valid = false;
     OpName copy_from, copy_to;  ///< names of ops
 
-    Place(const Device& on, Index rows, Index width, VarName name)
+    Place(const Device& on, const Tensor& there)
         : device(on),
-          tensor(on, rows, width, name),
+          tensor(there),
           version(on.engine->pushed_version(tensor.var())),
           copy_from("copy from " + on.name),
           copy_to("copy to " + on.name) {}
@@ -144,7 +153,7 @@ PlacedTensor::State::Place* PlacedTensor::State::find(const Device& device) {
 
 PlacedTensor::State::Place& PlacedTensor::State::find_or_make(const Device& device) {
   if (Place* const found = find(device)) return *found;
-  Place& made = places_.emplace_back(device, rows_, width_, name_);
+  Place& made = places_.emplace_back(device, Tensor(device, rows_, width_, name_));
   try {
     device.memory->add_reclaimable(weak_from_this());
   } catch (...) {
@@ -276,6 +285,8 @@ void PlacedTensor::State::push_copy(const Place& from, const Tensor& source, con
 
 PlacedTensor::PlacedTensor(const Device& home, Index rows, Index width, VarName name)
     : state_(std::make_shared<State>(home, rows, width, name)) {}
+PlacedTensor::PlacedTensor(const Device& home, const Tensor& tensor, VarName name)
+    : state_(std::make_shared<State>(home, tensor, name)) {}
 
 Index PlacedTensor::rows() const { return state_->rows(); }
 Index PlacedTensor::width() const { return state_->width(); }

@@ -146,6 +146,8 @@ TEST(InputGraph, NamesOffsetsAndInputsThatDoNotFit) {
   EXPECT_EQ(said_of(data), "train.txt:7: input 'x' has 1 elements; expected 2 x 1");
   data.values.clear();
   EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls");
+  data.values["xs"] = {};
+  EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls; given are 'xs'");
 }
 
 /// A vertex on top of another one, of a function with two indices and one of edges.

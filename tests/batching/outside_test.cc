@@ -232,7 +232,7 @@ TEST_F(Networks, TellsWhatDoesNotFit) {
   refuses("without_head: tensor 'rows' has a row_of for 2 vertices; expected 15, the vertices of the minibatch", [&] {
     runner.run(graphs.pointers, of(x, {0, 1}));
   });
-  refuses("without_head: there is no output 'g'; expected one that it pushes",
+  refuses("without_head: there is no output 'g'; expected one that the function pushes: 'h'",
           [&] { runner.record(graphs.pointers, of(x), {"g"}); });
   refuses("without_head: has no loss; expected one to differentiate",
           [&] { runner.differentiate(graphs.pointers, of(x)); });

@@ -82,7 +82,7 @@ TEST_F(Samples, WithoutOneRootAreRefusedByRootsAlone) {
   EXPECT_EQ(said(graphs), "output 'sums': sample 1 has roots 1 and 2; expected one root");
   EXPECT_EQ(said(std::span(graphs).last(1)), "output 'sums': sample 0 has no vertex; expected one root");
   EXPECT_EQ(error_of<MisuseError>([&] { runner.run(std::span(graphs).first(1)).at_roots("logits"); }),
-            "sums: there is no output 'logits'; expected one that the function pushes");
+            "sums: there is no output 'logits'; expected one that the function pushes: 'sums'");
 }
 
 TEST_F(Samples, HaveTheFirstLargestColumnOrNan) {

@@ -38,7 +38,7 @@ class MpiFailure : public ::testing::TestWithParam<Failing> {};
 INSTANTIATE_TEST_SUITE_P(Of, MpiFailure,
                          ::testing::Values(Failing{"kill", "rank 2 did not answer"},
                                            Failing{"stop", "rank 2 did not answer"},
-                                           Failing{"slow", "missing at rank 2, which is at call 3"},
+                                           Failing{"slow", "missing at rank 2 (last: call 2)"},
                                            Failing{"abort", "rank 2 gives up"},
                                            Failing{"leave", "rank 2 has ended without this call"},
                                            Failing{"last", "rank 2 has ended without this call"}),

@@ -83,7 +83,8 @@ TEST_P(LifecycleTest, WrongCallsAreNamed) {
   };
   ends([&] { engine.push([] {}, {mutate(Var())}); },
        "names an empty Var, or a value that was moved from; expected one of Engine::new_var");
-  ends([&] { engine.push([] {}, {mutate(foreign)}); }, "names a variable of another engine; expected one that this engine made");
+  ends([&] { engine.push([] {}, {mutate(foreign)}); },
+       "names a variable of another engine; expected one that this engine made");
   const LaneId lane = other.add_lane(HostLane{.name = "lane"});
   ends([&] { engine.push([] {}, {}, {.lane = lane}); }, "names a lane of another engine");
   ends([&] { engine.push(DeclaredOp()); }, "push of an empty DeclaredOp; make it with Engine::declare");

@@ -32,7 +32,7 @@ struct alignas(128) Wide {
 
 // The engine moves the functions of ops as bytes where it can, which costs less than a call.
 template <AccessKind kind>
-using KeptInt = typename ObjectAccess<int, kind>::Kept;
+using KeptInt = ObjectKept<Accessed<int, kind>>;
 static_assert(std::is_trivially_copyable_v<typed::Call<void (*)(const int&, int&), std::index_sequence<0, 1>,
                                                        KeptInt<AccessKind::read>, KeptInt<AccessKind::mutate>>>);
 
@@ -77,7 +77,7 @@ TEST_P(ValuesOnEveryPolicy, RangesGiveSpans) {
   engine.push(add, read(all(numbers, 0, 0)), overwrite(total));
   EXPECT_EQ(total.get(), 0);
   expect_error<MisuseError>([&] { all(numbers, 8, 3); }, {"all(values, 8, 3) of 10 values"});
-  expect_error<MisuseError>([&] { numbers[10]; }, {"values[10] of 10 values"});
+  expect_error<MisuseError>([&] { numbers[10]; }, {"'numbers[10]' of 10 values; expected a smaller index"});
 }
 
 TEST_P(ValuesOnEveryPolicy, ResultsBecomeValues) {
@@ -293,6 +293,21 @@ TEST_F(ValuesOfPool, AreAwaitedByCoroutines) {
   done.await();
   EXPECT_EQ(sum, 1109);
   row[0].set(0);
+}
+
+TEST_F(ValuesOfPool, AreAccessedBesideVariables) {
+  const Var order = engine.new_var("order");
+  Value<int> x(engine, "x", 1);
+  std::vector<int> written;
+  for (int i = 0; i < 100; ++i) {
+    engine.push([&written, i](auto& n) { written.push_back(i * n); }, read(x), mutate(order));
+    engine.push([&written] { written.pop_back(); }, mutate(order), read(x.var()));
+  }
+  engine.push([](auto&... all) { ((all += 1), ...); }, windrow::mutate(x));
+  const auto sum =
+      engine.run([&written](int n) { return written.size() + static_cast<std::size_t>(n); }, read(order), read(x));
+  EXPECT_EQ(sum.get(), 2u);
+  engine.retire(order);
 }
 
 TEST_F(ValuesOfPool, TakeAnythingThatCanBeCalled) {

@@ -6,7 +6,7 @@
 #include "tests/models/training.h"
 #include "windrow/batching/internal/ir.h"
 #include "windrow/models/internal/image_classifier.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

@@ -4,7 +4,7 @@
 
 #include "tests/models/training.h"
 #include "windrow/models/internal/parallel_text.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {

@@ -1,7 +1,7 @@
 // What a training leaves in its folder besides checkpoints, and what goes on or begins from it.
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace windrow::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "windrow/batching/internal/ir.h"
 #include "windrow/ops/kernel.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace windrow {
 

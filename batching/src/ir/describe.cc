@@ -1,4 +1,4 @@
-// Plans as text.
+// Plans and names as text.
 #include <string>
 
 #include "windrow/batching/internal/plan.h"
@@ -59,6 +59,12 @@ std::string to_string(const Plan& plan) {
     }
   }
   return text + lines_of(plan, plan.after, "gradients of parameters");
+}
+
+std::string ir::listed(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& field : fields) text += (text.empty() ? ": '" : ", '") + field.name + "'";
+  return text;
 }
 
 }  // namespace windrow

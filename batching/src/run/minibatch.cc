@@ -52,7 +52,8 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
     execution_->collect(p, std::move(row_of), out, from);
     return out;
   }
-  throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
+  throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes" +
+                    ir::listed(function.outputs));
 }
 
 namespace {

@@ -319,7 +319,8 @@ Minibatch Runner::record_rows(const Graphs& graphs, const GivenTensors& given, s
   for (auto& [name, row_of] : outputs) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const ir::Field& field) { return field.name == name; });
     if (found == all.end()) {
-      throw MisuseError(function_.name() + ": there is no output '" + name + "'; expected one that it pushes");
+      throw MisuseError(function_.name() + ": there is no output '" + name +
+                        "'; expected one that the function pushes" + ir::listed(all));
     }
     if (!row_of.empty() && static_cast<Index>(row_of.size()) != vertices) {
       throw MisuseError(function_.name() + ": output '" + name + "' has a row_of for " + std::to_string(row_of.size()) +

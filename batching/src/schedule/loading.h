@@ -78,7 +78,9 @@ const std::vector<T>* InputGraph::Loading::input(const std::map<std::string, std
   const auto found = inputs.find(field.name);
   if (found == inputs.end()) {
     if (!needed) return nullptr;
-    refuse("has no " + what + ", which " + function_.name + " pulls");
+    std::string given;
+    for (const auto& [name, elements] : inputs) given += (given.empty() ? "; given are '" : ", '") + name + "'";
+    refuse("has no " + what + ", which " + function_.name + " pulls" + given);
   }
   const Index rows = edges ? static_cast<Index>(data_.children.size()) : vertices();
   if (static_cast<Index>(found->second.size()) != rows * field.width) {

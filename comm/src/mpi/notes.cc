@@ -12,6 +12,11 @@ namespace {
 /// A call waits this many times `patience` for its data, as long as all members take part and answer.
 constexpr int patience_with_data = 10;
 
+/// By the number of a member's next call. Collectives and exchanges are numbered apart.
+std::string last_call(std::uint64_t next) {
+  return next == 0 ? "no such call yet" : "last: call " + std::to_string(next - 1);
+}
+
 }  // namespace
 
 void MpiGroupState::send_note(int to, const MpiNote& note) {
@@ -237,9 +242,9 @@ void MpiGroupState::watch() {
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
     } else if (concerned && (*answer)[awaited->kind] <= awaited->number) {
       waiting.missing.push_back(rank);
-      waiting.remarks.push_back("at call " + std::to_string((*answer)[awaited->kind]));
+      waiting.remarks.push_back(last_call((*answer)[awaited->kind]));
       behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
-      behind += ", which is at call " + std::to_string((*answer)[awaited->kind]);
+      behind += " (" + last_call((*answer)[awaited->kind]) + ")";
     } else if (concerned && !left) {
       reporter = std::min(reporter, rank);
     }

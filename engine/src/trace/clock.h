@@ -23,11 +23,12 @@ inline Ticks now_in_ticks() {
 struct ClockReading {
   Ticks ticks = 0;
   std::chrono::steady_clock::time_point time{};
+  std::chrono::system_clock::time_point wall{};
 
   static ClockReading now() {
     const Ticks before = now_in_ticks();
     const auto time = std::chrono::steady_clock::now();
-    return {before + (now_in_ticks() - before) / 2, time};
+    return {before + (now_in_ticks() - before) / 2, time, std::chrono::system_clock::now()};
   }
 };
 

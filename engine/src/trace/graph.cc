@@ -25,7 +25,7 @@ class TraceReader {
  public:
   TraceReader(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy)
       : recording_(recording), policy_(policy), scale_(recording.start, recording.end) {
-    graph_.start = recording.start.time;
+    graph_.start = recording.start.wall;
     graph_.left_out = recording.left_out;
     graph_.all_arrows = recording.all_arrows;
     graph_.counters = recording.counters;

@@ -57,7 +57,8 @@ struct TraceGraph {
     friend auto operator<=>(const Dependence&, const Dependence&) = default;
   };
 
-  std::chrono::steady_clock::time_point start{};  ///< the times of all others count from here
+  /// The times of all others count from here. Serves to merge the files of several processes.
+  std::chrono::system_clock::time_point start{};
   std::vector<Op> ops;
   std::vector<Span> spans;
   std::vector<Work> work;             ///< sorted by track, then by begin

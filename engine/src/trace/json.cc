@@ -69,7 +69,8 @@ class JsonWriter {
 
   void write() {
     out_ << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"ops\":" << graph_.ops.size()
-         << ",\"left_out\":" << graph_.left_out << ",\"start_unix_us\":" << start_since_1970();
+         << ",\"left_out\":" << graph_.left_out << ",\"start_unix_us\":"
+         << std::chrono::duration_cast<std::chrono::microseconds>(graph_.start.time_since_epoch()).count();
     if (const auto process = process_number()) out_ << ",\"process\":" << *process;
     out_ << "},\"traceEvents\":[\n";
     write_names();
@@ -88,13 +89,6 @@ class JsonWriter {
   }
 
  private:
-  /// The wall-clock time, in microseconds, at time 0 of the file. It serves to merge the files of several processes.
-  std::int64_t start_since_1970() const {
-    using std::chrono::steady_clock, std::chrono::system_clock, std::chrono::microseconds;
-    const auto start = system_clock::now().time_since_epoch() - (steady_clock::now() - graph_.start);
-    return std::chrono::duration_cast<microseconds>(start).count();
-  }
-
   /// Writes the beginning that all events share. The caller continues with a comma, and ends the object.
   std::ostream& event(const char* phase, std::string_view name) {
     out_ << (first_ ? "" : ",\n") << "{\"ph\":\"" << phase << "\",\"name\":" << quoted(name) << ",\"pid\":" << engine_;
@@ -106,7 +100,9 @@ class JsonWriter {
   }
 
   void write_names() {
-    event("M", "process_name") << ",\"args\":{\"name\":\"windrow engine " << engine_ << "\"}}";
+    std::string name = "windrow engine " + engine_;
+    if (const auto process = process_number()) name = "rank " + std::to_string(*process) + ", " + name;
+    event("M", "process_name") << ",\"args\":{\"name\":" << quoted(name) << "}}";
     for (std::uint32_t i = 0; i < graph_.tracks.size(); ++i) {
       event("M", "thread_name", i) << ",\"args\":{\"name\":" << quoted(graph_.tracks[i].name) << "}}";
       event("M", "thread_sort_index", i) << ",\"args\":{\"sort_index\":" << i << "}}";

@@ -7,7 +7,7 @@
 #include "program/commands/commands.h"
 #include "program/options/devices.h"
 #include "program/output/program.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {

@@ -5,7 +5,7 @@
 #include "program/commands/commands.h"
 #include "program/options/flags.h"
 #include "program/output/program.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/internal/simulation.h"
 
 namespace windrow::program {

@@ -10,7 +10,7 @@
 #include "program/commands/commands.h"
 #include "program/output/program.h"
 #include "windrow/engine/internal/system_limits.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {

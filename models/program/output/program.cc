@@ -22,7 +22,7 @@
 #include "program/signals.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {

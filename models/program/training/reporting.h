@@ -9,7 +9,7 @@
 
 #include "program/output/report.h"
 #include "windrow/models/trainer.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace CLI {
 class App;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "windrow/models/trainer.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 namespace CLI {
 class App;

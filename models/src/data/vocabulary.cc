@@ -4,7 +4,7 @@
 #include "data/lines.h"
 #include "windrow/engine/error.h"
 #include "windrow/models/datasets.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

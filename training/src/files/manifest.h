@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "windrow/training/internal/file_calls.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

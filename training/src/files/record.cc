@@ -1,4 +1,4 @@
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 
 #include <array>
 #include <charconv>

@@ -15,7 +15,7 @@
 #include "files/open_file.h"
 #include "windrow/engine/error.h"
 #include "windrow/training/internal/file_format.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/internal/whole_file.h"
 
 namespace windrow {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/operators.h"
 
@@ -151,7 +151,12 @@ Expr to_children(const Expr& x);
 // A value of the vertex is one term of the list. A value of edges stands for as many terms as the vertex has children,
 // so the vertex attends to all its children and to itself by
 //
-//   attend(DotAttention(), own, {v.each(h), own}, {v.each(h), own})
+//   dot_attention(own, {v.each(h), own}, {v.each(h), own})
+//
+// (attend() of windrow/models/layers.h has other scores), and to its children by a query that is a parameter of 1 x h
+// by
+//
+//   sum_children(softmax_children(row_dot(v.each(h), query)) * v.each(h))
 //
 // and f_children(x) is f({x}). The gather of a missing child is a term of zeros. Without terms the result is zero: a
 // list of values of edges has no terms at a vertex without children. The expressions of a list have one width. All

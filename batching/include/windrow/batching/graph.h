@@ -186,6 +186,10 @@ std::vector<std::vector<const InputGraph*>> shuffled_minibatches(std::span<const
                                                                  Random& random);
 /// The same in the order of the graphs, for example for validation.
 std::vector<std::vector<const InputGraph*>> minibatches(std::span<const InputGraph> graphs, std::size_t size);
+// Of graphs that end with the call.
+template <class Random>
+void shuffled_minibatches(std::vector<InputGraph>&& graphs, std::size_t size, Random& random) = delete;
+void minibatches(std::vector<InputGraph>&& graphs, std::size_t size) = delete;
 
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
 /// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.

@@ -63,7 +63,7 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
-#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/runner.h"
 

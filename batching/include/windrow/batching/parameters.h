@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/tensor.h"
 
@@ -81,7 +81,8 @@ class Parameters {
   /// Adds a parameter of rows x width elements. Throws MisuseError, naming the parameter, for a negative size, invalid
   /// bounds, or a name that is taken.
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
-  /// Adds a parameter with this value, a tensor of the device. Throws MisuseError for a name that is taken.
+  /// Adds a parameter whose value is this tensor of the device, and not a copy of it. Throws MisuseError for a name
+  /// that is taken.
   Parameter add(const std::string& name, const Tensor& value);
 
   /// Adds a from x to weight matrix, which maps rows of width `from` to rows of width `to`, with Initial::glorot.

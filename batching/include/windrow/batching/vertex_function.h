@@ -30,7 +30,8 @@
 //                 windrow/models/tree_lstm.h. Leaves cost as little as with a function of their own; see Types below.
 //   Kinds         VertexFunction("tree", {leaf, inner}): a function each, and GraphData::kinds with 0 or 1 for each
 //                 vertex. Use this form for different formulas, inputs, outputs or losses, where zeros would be wrong:
-//                 a bias or a softmax over children that a leaf must not have. Each kind pulls only its own inputs.
+//                 a bias that a leaf must not have. Each kind pulls only its own inputs. Functions over children give
+//                 zero for a leaf, so attention to children needs no kind of its own.
 //   Two functions Each with a runner and graphs of its own; the second pulls outputs of the first by pull_row(). Use
 //                 this form for parts that are trained or used separately, such as an encoder that several networks
 //                 read. It costs a minibatch for each, and needs Runner::record() and backward() for gradients.

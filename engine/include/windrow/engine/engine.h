@@ -19,7 +19,8 @@
 //   Errors   An op that throws poisons the variables that it mutates, overwrites or commutes on. Ops that read, mutate
 //            or commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always.
 //            Each wait for a poisoned variable throws OpError, until an op overwrites the variable or heal() is called;
-//            mutate and commute leave the poison, also in ops that are marked run_always. Misuse throws MisuseError and changes nothing. The engine never aborts the process.
+//            mutate and commute leave the poison, also in ops that are marked run_always. Misuse throws MisuseError and
+//            changes nothing. The engine never aborts the process.
 //   Lifetime What ops capture by reference must live until they have run. The engine's destructor waits for its ops, so
 //            data that a scope declares after the engine dies too early: declare it before, or make it a Value.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw

@@ -10,7 +10,7 @@
 // A trace records ops that begin and end between start and stop. While it is on, each op costs one reading of the clock
 // and one record; while it is off, it costs nothing. If the environment variable WINDROW_TRACE=path is set, each engine
 // is traced from its construction and saves its trace when it ends: the first engine of the process to run.json, the
-// next to run.2.json; under mpirun or srun, those of rank 1 to run.1.json, run.1.2.json (scripts/timeline merge).
+// next to run.2.json; under mpirun or srun, those of rank 1 to run.1.json, run.1.2.json (windrow-timeline merge).
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 

@@ -10,8 +10,8 @@
 //   engine.push([](std::span<const Tile> all, double& sum) { ... }, read(all(tiles)), mutate(total));
 //
 // A value owns an object of any movable type and its variable. A typed push also takes accesses to variables, for which
-// the function receives nothing: push(f, read(x), mutate(of_a_file)). Use the untyped push of engine.h for accesses that
-// are known only at run time; there x.var() stands for x.
+// the function receives nothing: push(f, read(x), mutate(of_a_file)). Use the untyped push of engine.h for accesses
+// that are known only at run time; there x.var() stands for x.
 //
 // Contract
 //   Access   An op receives const T& for a read, T& for mutate, overwrite and commute. It must not keep the reference.

@@ -118,9 +118,6 @@ struct BufferAs {
     return {Access{var, kind}, {bytes, count}};
   }
 };
-}
-}
-;
 
 /// An owner: it does not copy, and its destructor pushes an op that retires the variable and frees the memory. After
 /// the engine's shutdown, and after the engine's end, which a buffer may outlive, the destructor frees the memory at

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
-#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/parameters.h"
 

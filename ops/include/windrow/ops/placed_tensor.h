@@ -46,11 +46,15 @@ class PlacedTensor {
 
   /// A value of rows x width elements, not yet written. Throws MisuseError for a negative size and without an engine.
   PlacedTensor(const Device& home, Index rows, Index width, VarName name = OpName("placed"));
+  /// The value of a tensor in the memory of `home`, such as a gradient that a Tape has computed: the tensor is the copy
+  /// there. Throws MisuseError for a tensor of another memory or lane.
+  PlacedTensor(const Device& home, const Tensor& tensor, VarName name = OpName("placed"));
 
   Index rows() const;
   Index width() const;
 
-  /// The value's tensor on the device, for the next op that is pushed: to read it, or to change it there. Throws
+  /// The value's tensor on the device, for the next op that is pushed (or, as long as no other device writes the value,
+  /// for any number of them, as with a Tape or as the value of a parameter): to read it, or to change it there. Throws
   /// MisuseError inside a capture, the body of a Static or an op, and for a device of another engine. Once tensors of
   /// two devices were written with no call between them, each call throws it.
   Tensor on(const Device& device, Site pushed_at = Site::current()) const;

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "windrow/training/internal/file_calls.h"
-#include "windrow/training/internal/record.h"
+#include "windrow/training/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

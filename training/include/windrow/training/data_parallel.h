@@ -68,7 +68,8 @@ struct Compression {
 
 struct DataParallelOptions {
   /// Gradients are summed in groups of about this many bytes, beginning with the parameters that were added last,
-  /// because their gradients are usually computed first. A larger gradient has a call of its own. At least 1.
+  /// because their gradients are usually computed first. A larger gradient has a call of its own. So a model of fewer
+  /// bytes has one call, after the whole backward pass; with the bytes of a layer, each layer has its own. At least 1.
   std::size_t bucket_bytes = std::size_t{4} << 20;
   /// Sums move in parts of this many bytes, so that a large one does not block those of higher priority; 0: in one
   /// part. A multiple of 4. See CollectiveOptions::part_bytes.

@@ -163,6 +163,8 @@ Signature signature_of(const Function& function, const std::vector<Node>& nodes,
 
 /// For files: the function without losses and everything that only losses need.
 Function for_outputs(const Function& function);
+/// For the end of an error: the names as ": 'a', 'b'", or nothing.
+std::string listed(const std::vector<Field>& fields);
 /// Makes a vertex function of one that was read from a file, with these parameters. `function` needs only the types of
 /// constants; the others are filled in. Throws MisuseError for a function that no tracing makes, and for values of
 /// extreme sizes.

@@ -12,7 +12,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/expression_operators.h"
 #include "windrow/batching/parameters.h"
 
 namespace windrow {

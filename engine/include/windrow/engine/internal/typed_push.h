@@ -258,8 +258,8 @@ concept NoAccess = Accessible<X> || std::same_as<std::remove_const_t<X>, Var>;
 /// Pushes of functions that receive the objects that they declare, with up to eight accesses; a range counts as one.
 /// The function's parameters are what each access gives, in the order of the list, optionally preceded by an
 /// OpContext&. A function with other parameters does not compile; of a generic lambda, declare the parameters `auto&`,
-/// since a change of an `auto` is lost. An access to a variable, such as mutate(var), gives the function nothing. Everything else is as with Engine::push and
-/// Engine::declare.
+/// since a change of an `auto` is lost. An access to a variable, such as mutate(var), gives the function nothing.
+/// Everything else is as with Engine::push and Engine::declare.
 ///
 /// run() pushes an op whose result becomes a value (value.h, which the program must include). The result's type needs a
 /// default constructor.
