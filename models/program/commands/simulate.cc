@@ -5,8 +5,8 @@
 #include "program/commands/commands.h"
 #include "program/options/flags.h"
 #include "program/output/program.h"
-#include "windrow/training/record.h"
 #include "windrow/training/internal/simulation.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {

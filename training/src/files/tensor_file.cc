@@ -15,8 +15,8 @@
 #include "files/open_file.h"
 #include "windrow/engine/error.h"
 #include "windrow/training/internal/file_format.h"
-#include "windrow/training/record.h"
 #include "windrow/training/internal/whole_file.h"
+#include "windrow/training/record.h"
 
 namespace windrow {
 namespace {

@@ -1,9 +1,9 @@
 // The operators of operators.h, by name, for expressions (expr.h) and lazy expressions (lazy.h).
 //
-// The lists of functions are below, by what they take. One definition serves both kinds of expressions, so an operator is
-// added here only. The functions are friends that argument-dependent lookup finds: call them without a namespace, as in
-// `tanh(matmul(x, w))`, or as `windrow::tanh(x)` where a class has a member of that name. For vertex functions all throw
-// as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
+// The lists of functions are below, by what they take. One definition serves both kinds of expressions, so an operator
+// is added here only. The functions are friends that argument-dependent lookup finds: call them without a namespace, as
+// in `tanh(matmul(x, w))`, or as `windrow::tanh(x)` where a class has a member of that name. For vertex functions all
+// throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
 //
 // Operators that differ between the two kinds, such as concat and embedding, are in expr.h and lazy.h.
 #pragma once
