@@ -5,6 +5,7 @@
 #include "windrow/ops/apply.h"
 #include "windrow/ops/placed_tensor.h"
 #include "windrow/ops/static.h"
+#include "windrow/ops/tape.h"
 
 namespace windrow::testing {
 namespace {
@@ -136,20 +137,19 @@ TEST_F(Placed, OutlivesTheEngine) {
 }
 
 TEST_F(Placed, TakesATensorThatAnotherPartHasComputed) {
-  const std::vector<Device> on = host_devices(engine, 2);
-  const Tensor w(on[0], 1, 2, "w");
-  w.set({3, 4});
-  Tape tape(on[0]);
-  tape.watch(w);
-  tape.backward(tape.apply(op::row_sum, {.in = {tape.apply(op::square, {.in = {w}})}}));
-  const PlacedTensor gradient(on[0], *tape.gradient(w));
-  EXPECT_EQ(gradient.on(on[1]).get(), (std::vector<float>{6, 8}));
+  const Tensor x(host, 1, 2, "x");
+  x.set({3, 4});
+  Tape tape(host);
+  tape.watch(x);
+  tape.backward(tape.apply(op::row_sum, {.in = {tape.apply(op::square, {.in = {x}})}}));
+  const PlacedTensor gradient(host, *tape.gradient(x));
+  EXPECT_EQ(gradient.on(other).get(), (Floats{6, 8}));
   EXPECT_EQ(gradient.copies(), 1u);
-  const PlacedTensor value(on[0], w);
-  apply(on[0], op::scale, {.in = {w}, .attributes = op::scaled_by(2)}, w);
-  EXPECT_EQ(value.on(on[1]).get(), (std::vector<float>{6, 8}));
-  EXPECT_EQ(error_of<MisuseError>([&] { PlacedTensor(on[1], w); }),
-            "placed tensor 'placed': a tensor that is not in the memory of '" + on[1].name + "'; expected one that is");
+  const PlacedTensor value(host, x);
+  apply(host, op::scale, {.in = {x}, .attributes = op::scaled_by(2)}, x);
+  EXPECT_EQ(value.on(other).get(), (Floats{6, 8}));
+  EXPECT_EQ(error_of<MisuseError>([&] { PlacedTensor(other, x); }),
+            "placed tensor 'placed': a tensor that is not in the memory of '" + other.name + "'; expected one that is");
 }
 
 TEST_F(Placed, RefusesSizesBelowZero) {

@@ -2,7 +2,7 @@
 //
 // An expression stands for a value that every vertex of a batch has, or every edge from a vertex to its children; its
 // type says which, and how wide it is. Nothing is computed while a vertex function is traced. Parameters can be
-// operands directly.
+// operands directly. There is no empty expression: collect them in a vector by push_back().
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
