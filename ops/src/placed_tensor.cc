@@ -45,15 +45,6 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     }
   }
 
-  State(const Device& home, const Tensor& tensor, VarName name) : State(home, tensor.rows(), tensor.width(), name) {
-    if (tensor.buffer()->memory() != home.memory || tensor.lane() != home.memory_lane()) {
-      throw error("a tensor that is not in the memory of '" + home.name + "'; expected one that is");
-    }
-    const MutexLock lock(mutex_);
-    owner_ = &places_.emplace_back(home, tensor);
-    owner_->valid = true;
-  }
-
   Index rows() const { return rows_; }
   Index width() const { return width_; }
   std::uint64_t copies() const WINDROW_EXCLUDES(mutex_) {
@@ -62,6 +53,8 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   }
   const Device& home() const { return home_; }
 
+  /// Makes the tensor the copy on the home device.
+  void adopt(const Tensor& tensor) WINDROW_EXCLUDES(order_, mutex_);
   Tensor take(const Device& device, Site at) WINDROW_EXCLUDES(order_, mutex_);
   Tensor take_to_overwrite(const Device& device, Site at) WINDROW_EXCLUDES(order_, mutex_);
   Tensor take_valid(Site at) WINDROW_EXCLUDES(order_, mutex_);
@@ -96,6 +89,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   }
   Place* find(const Device& device) WINDROW_REQUIRES(order_, mutex_);
   Place& find_or_make(const Device& device) WINDROW_REQUIRES(order_, mutex_);
+  Place& add(const Device& device, const Tensor& tensor) WINDROW_REQUIRES(order_, mutex_);
   /// The copy to copy from: on the host if there is one.
   Place& source() WINDROW_REQUIRES(order_, mutex_);
   /// Pushes the ops of a copy.
@@ -153,14 +147,29 @@ PlacedTensor::State::Place* PlacedTensor::State::find(const Device& device) {
 
 PlacedTensor::State::Place& PlacedTensor::State::find_or_make(const Device& device) {
   if (Place* const found = find(device)) return *found;
-  Place& made = places_.emplace_back(device, Tensor(device, rows_, width_, name_));
+  return add(device, Tensor(device, rows_, width_, name_));
+}
+
+PlacedTensor::State::Place& PlacedTensor::State::add(const Device& device, const Tensor& tensor) {
+  Place& added = places_.emplace_back(device, tensor);
   try {
     device.memory->add_reclaimable(weak_from_this());
   } catch (...) {
     places_.pop_back();
     throw;
   }
-  return made;
+  return added;
+}
+
+void PlacedTensor::State::adopt(const Tensor& tensor) {
+  if (&tensor.engine() != engine_.get() || tensor.buffer()->memory() != home_.memory ||
+      tensor.lane() != home_.memory_lane()) {
+    throw error("a tensor that is not in the memory of '" + home_.name + "'; expected one that is");
+  }
+  const MutexLock call(order_);
+  const MutexLock lock(mutex_);
+  owner_ = &add(home_, tensor);
+  owner_->valid = true;
 }
 
 PlacedTensor::State::Place& PlacedTensor::State::source() {
@@ -286,7 +295,9 @@ void PlacedTensor::State::push_copy(const Place& from, const Tensor& source, con
 PlacedTensor::PlacedTensor(const Device& home, Index rows, Index width, VarName name)
     : state_(std::make_shared<State>(home, rows, width, name)) {}
 PlacedTensor::PlacedTensor(const Device& home, const Tensor& tensor, VarName name)
-    : state_(std::make_shared<State>(home, tensor, name)) {}
+    : PlacedTensor(home, tensor.rows(), tensor.width(), name) {
+  state_->adopt(tensor);
+}
 
 Index PlacedTensor::rows() const { return state_->rows(); }
 Index PlacedTensor::width() const { return state_->width(); }
