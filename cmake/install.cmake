@@ -13,6 +13,7 @@ install(FILES ${PROJECT_BINARY_DIR}/windrowConfig.cmake ${PROJECT_BINARY_DIR}/wi
               cmake/FindoneDNN.cmake
         DESTINATION ${package_dir})
 # Headers that have moved stay for one release where a program could include them: each includes the new one.
+file(REMOVE_RECURSE ${PROJECT_BINARY_DIR}/moved) # a header may have moved back
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/moved_headers.txt moved)
 foreach(line ${moved})
   string(REPLACE " " ";" pair "${line}")
