@@ -1,5 +1,6 @@
 #include "windrow/ops/placed_tensor.h"
 
+#include <algorithm>
 #include <list>
 #include <optional>
 #include <string>
@@ -67,6 +68,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     Device device;
     Tensor tensor;
     std::uint64_t version;  ///< Engine::pushed_version() of the tensor when this state last looked
+    std::uint16_t heals;    ///< EngineUse::heals() of it at that time
     bool valid = false;
     OpName copy_from, copy_to;  ///< names of ops
 
@@ -74,6 +76,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
         : device(on),
           tensor(there),
           version(on.engine->pushed_version(tensor.var())),
+          heals(EngineUse::heals(*on.engine, tensor.var())),
           copy_from("copy from " + on.name),
           copy_to("copy to " + on.name) {}
   };
@@ -82,10 +85,12 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     return MisuseError("placed tensor '" + std::string(name_.text()) + "': " + what);
   }
   void require_call(const Device& device) const;
-  /// Finds out which copy was written.
+  /// Finds out which copy was written. A copy that was healed is as the failed op left it, and no longer valid; the
+  /// owner stays the owner.
   void note_writes(Site at) WINDROW_REQUIRES(order_, mutex_);
   void note_version(Place& place, Site at) WINDROW_REQUIRES(order_, mutex_) {
     place.version = engine_->pushed_version(place.tensor.var(), at);
+    place.heals = EngineUse::heals(*engine_, place.tensor.var());
   }
   Place* find(const Device& device) WINDROW_REQUIRES(order_, mutex_);
   Place& find_or_make(const Device& device) WINDROW_REQUIRES(order_, mutex_);
@@ -103,6 +108,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   mutable Mutex mutex_;
   std::list<Place> places_ WINDROW_GUARDED_BY(mutex_);  // added to and erased from under order_ as well
   Place* owner_ WINDROW_GUARDED_BY(mutex_) = nullptr;   // null: nothing was written
+  std::vector<std::weak_ptr<Allocator>> reclaimed_ WINDROW_GUARDED_BY(mutex_);  // memories that may call reclaim()
   std::uint64_t copies_ WINDROW_GUARDED_BY(mutex_) = 0;
 };
 
@@ -126,9 +132,15 @@ void PlacedTensor::State::note_writes(Site at) {
   Place* written = nullptr;
   for (Place& place : places_) {
     if (engine_->pushed_version(place.tensor.var(), at) == place.version) continue;
+    if (&place != owner_ && EngineUse::heals(*engine_, place.tensor.var()) != place.heals) {
+      place.valid = false;
+      note_version(place, at);
+      continue;
+    }
     if (written != nullptr) {
       throw error("written on '" + written->device.name + "' and on '" + place.device.name +
-                  "' with no call between the two; expected a call of on() or overwrite_on() before each push");
+                  "' with no call between the two; expected a call of on() or overwrite_on() before each push "
+                  "(now a call of set() or overwrite_on())");
     }
     written = &place;
   }
@@ -151,20 +163,23 @@ PlacedTensor::State::Place& PlacedTensor::State::find_or_make(const Device& devi
 }
 
 PlacedTensor::State::Place& PlacedTensor::State::add(const Device& device, const Tensor& tensor) {
-  Place& added = places_.emplace_back(device, tensor);
-  try {
+  const std::weak_ptr<Allocator> memory = device.memory;
+  const auto is_it = [&](const std::weak_ptr<Allocator>& other) {
+    return !other.owner_before(memory) && !memory.owner_before(other);
+  };
+  if (std::ranges::none_of(reclaimed_, is_it)) {
     device.memory->add_reclaimable(weak_from_this());
-  } catch (...) {
-    places_.pop_back();
-    throw;
+    reclaimed_.push_back(memory);
   }
-  return added;
+  return places_.emplace_back(device, tensor);
 }
 
 void PlacedTensor::State::adopt(const Tensor& tensor) {
+  require_call(home_);
   if (&tensor.engine() != engine_.get() || tensor.buffer()->memory() != home_.memory ||
-      tensor.lane() != home_.memory_lane()) {
-    throw error("a tensor that is not in the memory of '" + home_.name + "'; expected one that is");
+      tensor.lane() != home_.memory_lane() || !tensor.whole()) {
+    throw error("a view of a part, or a tensor that is not in the memory of '" + home_.name +
+                "'; expected a whole tensor there");
   }
   const MutexLock call(order_);
   const MutexLock lock(mutex_);
@@ -196,7 +211,8 @@ Tensor PlacedTensor::State::take(const Device& device, Site at) {
   }
   push_copy(*from, *source_tensor, *to, *target, at);
   const MutexLock lock(mutex_);
-  note_version(*from, at);  // the version changes again when an op that reads follows ops that commute
+  // Not of `from`: another thread may have written it since. So ops that commute on it, which count again when an op
+  // reads after them, cost a second copy.
   note_version(*to, at);
   to->valid = true;
   ++copies_;
@@ -207,8 +223,17 @@ Tensor PlacedTensor::State::take_to_overwrite(const Device& device, Site at) {
   require_call(device);
   const MutexLock call(order_);
   const MutexLock lock(mutex_);
-  note_writes(at);
-  return find_or_make(device).tensor;
+  Place& to = find_or_make(device);
+  try {
+    note_writes(at);
+  } catch (const MisuseError&) {  // nobody knows which value was the last one, and it ends here
+    for (Place& place : places_) {
+      place.valid = false;
+      note_version(place, at);
+    }
+    owner_ = nullptr;
+  }
+  return to.tensor;
 }
 
 Tensor PlacedTensor::State::take_valid(Site at) {

@@ -26,6 +26,8 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.push([](auto&... all) { ((all += 1), ...); }, mutate(n), mutate(sum));
   engine.push([](windrow::OpContext&, auto& count) { count = 5; }, windrow::overwrite(n), mutate(x.var()));
   engine.push([] {}, mutate(x.var()), read(b.var()));
+  engine.push([](std::int64_t a, double c, short d) { (void)a, (void)c, (void)d; },
+              read(engine.run([] { return 1LL; })), read(n), read(engine.run([] { return std::int8_t{1}; })));
 #elif CASE == 1   // forgets an access
   engine.push([](const Tile& from, Tile& to) { to = from; }, overwrite(b));
 #elif CASE == 2   // does not take what it declares
@@ -59,6 +61,10 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.push([](auto&, auto& count) { count = 5; }, overwrite(n));
 #elif CASE == 16  // a number that may not fit
   engine.push([](int count, long other) { (void)count, (void)other; }, read(engine.run([] { return 0.5; })), read(n));
+#elif CASE == 19  // a sign that is lost
+  engine.push([](unsigned count) { (void)count; }, read(n));
+#elif CASE == 20  // changes a number made of it
+  engine.push([](double&& count) { count = 3; }, mutate(n));
 #elif CASE == 17  // no access
   engine.push([] {});
 #elif CASE == 18  // a value in place of an access

@@ -7,7 +7,7 @@ windrow_test(
           engine/graph_life_test.cc engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc
           engine/lifecycle_test.cc engine/options_test.cc engine/oracle_test.cc engine/parallel_test.cc
           engine/parts_test.cc engine/policy_test.cc engine/progress_test.cc engine/trace_summary_test.cc
-          engine/trace_test.cc engine/value_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
+          engine/trace_test.cc engine/typed_push_test.cc engine/value_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
   LINKS windrow::engine nlohmann_json::nlohmann_json
   INSIDE engine
   DEFINITIONS WINDROW_ORACLE_OPS=${oracle_ops})
@@ -34,6 +34,8 @@ windrow_refuses(reductions must_not_compile.cc -DCASE=12 "its access is a read, 
 windrow_refuses(changes_of_ranges_of_constants must_not_compile.cc -DCASE=13 "of const Values may only be read")
 windrow_refuses(generic_functions_of_more must_not_compile.cc -DCASE=15 "a generic lambda with more parameters")
 windrow_refuses(numbers_that_do_not_fit must_not_compile.cc -DCASE=16 "cannot hold every number of the value's type")
+windrow_refuses(signs_that_do_not_fit must_not_compile.cc -DCASE=19 "cannot hold every number of the value's type")
+windrow_refuses(changes_of_numbers_made_of_it must_not_compile.cc -DCASE=20 "is a copy, so changes would be lost")
 windrow_refuses(pushes_without_access must_not_compile.cc -DCASE=17 "expected read.x., mutate.x., .* or {} for none")
 windrow_refuses(values_without_access must_not_compile.cc -DCASE=18 "a push without an access, or with a value")
 windrow_refuses(values_of_bits must_not_compile.cc -DCASE=14 "of which std::vector makes no objects")

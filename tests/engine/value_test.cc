@@ -295,42 +295,6 @@ TEST_F(ValuesOfPool, AreAwaitedByCoroutines) {
   row[0].set(0);
 }
 
-TEST_F(ValuesOfPool, AreAccessedBesideVariables) {
-  const Var order = engine.new_var("order");
-  Value<int> x(engine, "x", 1);
-  std::vector<int> written;
-  for (int i = 0; i < 100; ++i) {
-    engine.push([&written, i](auto& n) { written.push_back(i * n); }, read(x), mutate(order));
-    engine.push([&written] { written.pop_back(); }, mutate(order), read(x.var()));
-  }
-  engine.push([](auto&... all) { ((all += 1), ...); }, windrow::mutate(x));
-  const auto sum =
-      engine.run([&written](int n) { return written.size() + static_cast<std::size_t>(n); }, read(order), read(x));
-  EXPECT_EQ(sum.get(), 2u);
-  engine.retire(order);
-}
-
-TEST_F(ValuesOfPool, TakeAnythingThatCanBeCalled) {
-  struct Object {
-    int number = 0;
-    void bump() { ++number; }
-  };
-  struct Qualified {
-    void operator()(int& x) & { x = 1; }
-  };
-  Value<int> x(engine, "x");
-  Value<Object> object(engine, "object");
-  engine.push([](OpContext&, int& n) { return n = 3; }, mutate(x), {});
-  engine.push(&Object::bump, mutate(object));
-  EXPECT_EQ(x.get(), 3);
-  EXPECT_EQ(object.get().number, 1);
-  engine.push(Qualified(), mutate(x));
-  EXPECT_EQ(x.get(), 1);
-  expect_error<MisuseError>([&] { engine.push(std::function<void(int&)>(), mutate(x), {.name = "none"}); },
-                            {"op 'none' ", "was given no function"});
-  EXPECT_EQ(x.get(), 1);
-}
-
 TEST_F(ValuesOfPool, ThatWereMovedFromAreEmpty) {
   Values<int> row(engine, "row", 2), other = std::move(row);
   EXPECT_EQ(row.size(), 0u);

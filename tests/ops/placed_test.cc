@@ -136,6 +136,44 @@ TEST_F(Placed, OutlivesTheEngine) {
   error_of<MisuseError>([&] { x->get(); });
 }
 
+TEST_F(Placed, KeepsTheOwnerWhenCopiesAreHealed) {
+  const auto fail = [](Matrix<float>) { throw Error("bad"); };
+  const auto healed = [&] {
+    try {
+      engine.wait_all();
+      ADD_FAILURE() << "expected an error";
+    } catch (const OpError& error) {
+      engine.heal(error);
+    }
+  };
+  w.set({1, 2});
+  w.on(other);
+  engine.push(fail, mutate(w.on(host)));
+  w.on(other);  // a copy that is skipped
+  w.set({3, 4});
+  EXPECT_TRUE(w.valid_on(host));
+  healed();
+  EXPECT_EQ(w.get(), (Floats{3, 4}));
+  EXPECT_EQ(w.on(other).get(), (Floats{3, 4}));
+  engine.push(fail, mutate(w.on(host)));
+  w.on(other);
+  healed();  // both
+  EXPECT_EQ(w.on(other).get(), (Floats{3, 4}));
+  EXPECT_EQ(w.get(), (Floats{3, 4}));
+}
+
+TEST_F(Placed, IsGoodAgainOnceItIsSet) {
+  w.set({1, 2});
+  const Tensor here = w.on(host), there = w.on(other);
+  here.set({3, 4});
+  there.set({5, 6});
+  EXPECT_THROW(w.get(), MisuseError);
+  EXPECT_THROW(w.on(host), MisuseError);
+  w.set({7, 8});
+  EXPECT_EQ(w.on(other).get(), (Floats{7, 8}));
+  EXPECT_EQ(w.get(), (Floats{7, 8}));
+}
+
 TEST_F(Placed, TakesATensorThatAnotherPartHasComputed) {
   const Tensor x(host, 1, 2, "x");
   x.set({3, 4});
@@ -148,8 +186,10 @@ TEST_F(Placed, TakesATensorThatAnotherPartHasComputed) {
   const PlacedTensor value(host, x);
   apply(host, op::scale, {.in = {x}, .attributes = op::scaled_by(2)}, x);
   EXPECT_EQ(value.on(other).get(), (Floats{6, 8}));
+  EXPECT_THROW(PlacedTensor(host, x.column_range(0, 1)), MisuseError);
   EXPECT_EQ(error_of<MisuseError>([&] { PlacedTensor(other, x); }),
-            "placed tensor 'placed': a tensor that is not in the memory of '" + other.name + "'; expected one that is");
+            "placed tensor 'placed': a view of a part, or a tensor that is not in the memory of '" + other.name +
+                "'; expected a whole tensor there");
 }
 
 TEST_F(Placed, RefusesSizesBelowZero) {

@@ -302,6 +302,7 @@ void Front::retire_captured(CapturedOp& op) noexcept {
 void Front::heal(Var var, const PushOptions& how) {
   Port& port = ports.mine();
   OpFunction no_function;
+  if (var) var.state_->heals.fetch_add(1, std::memory_order_relaxed);
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
@@ -318,6 +319,8 @@ void Front::heal(const OpError& failure, PushOptions how) {
     OpFunction clear([this, var = poisoned.var.state_, failures = failure.failures_] {
       core_.back.failures.clear_of(*var, *failures);
     });
+    // Before the push, whose join releases it: who sees the push sees that it is a heal.
+    poisoned.var.state_->heals.fetch_add(1, std::memory_order_relaxed);
     try {
       push_listed(port, {about, how.priority}, {mutate(poisoned.var)}, FunctionBody{clear});
     } catch (const MisuseError&) {

@@ -89,12 +89,10 @@ class Reduction {
   template <class F>
   void add(F function, AccessList accesses = {}, PushOptions options = {}) {
     std::vector<Access> all(accesses.begin(), accesses.end());
-    std::lock_guard lock(mutex_);
-    const std::size_t i = next_;
+    const std::lock_guard lock(mutex_);
+    const std::size_t i = take_part();
     all.push_back(windrow::mutate(parts_[i]));
     engine_->push([state = state_, i, f = std::move(function)]() mutable { f(state->parts[i].value); }, all, options);
-    next_ = (i + 1) % parts_.size();
-    added_ = std::min(added_ + 1, parts_.size());
   }
 
   /// The same for an op on values (value.h): calls `function(part, ...)` with what the accesses give.
@@ -135,7 +133,7 @@ class Reduction {
   /// Pushes an op that sets the value, drops all adds so far, and heals.
   void reset(T value, std::source_location from = std::source_location::current()) {
     std::vector<Access> all{overwrite(whole_)};
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     for (const Var part : parts_) all.push_back(overwrite(part));
     engine_->push(
         [state = state_, value = std::move(value)] {
@@ -149,15 +147,19 @@ class Reduction {
  private:
   template <class F, class... A>
   void add_typed(F&& function, const PushOptions& options, const A&... accesses) {
-    std::lock_guard lock(mutex_);
-    const OneAccess part(windrow::mutate(parts_[next_]), Shared<T>{state_, &state_->parts[next_].value});
+    const std::lock_guard lock(mutex_);
+    const std::size_t i = take_part();
+    const OneAccess part(windrow::mutate(parts_[i]), Shared<T>{state_, &state_->parts[i].value});
     engine_->push(std::forward<F>(function), part, accesses..., options);
-    next_ = (next_ + 1) % parts_.size();
+  }
+
+  std::size_t take_part() {
     added_ = std::min(added_ + 1, parts_.size());
+    return std::exchange(next_, (next_ + 1) % parts_.size());
   }
 
   Var combined(std::source_location from) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (added_ == 0) return whole_;
     std::vector<Access> all{windrow::mutate(whole_)};
     // The parts that received adds, the oldest first.
@@ -193,7 +195,9 @@ class Reduction {
   Var whole_;
   std::vector<Var> parts_;
 
-  std::mutex mutex_;       // guards the fields below, which change in the order of the pushes
+  // Guards the fields below, which change in the order of the pushes. Recursive, since a push with policy serial runs
+  // the op, which may add.
+  std::recursive_mutex mutex_;
   std::size_t next_ = 0;   // the part that receives the next add
   std::size_t added_ = 0;  // parts that may have received adds since they were combined
 };

@@ -83,7 +83,7 @@ class ValueRef {
     return *object_;
   }
   /// Waits for all earlier ops that use the value, and returns it for changes.
-  T& edit(Site from = Site::current()) {
+  T& edit(Site from = Site::current()) & {
     engine_->wait({windrow::mutate(var_)}, from);
     return *object_;
   }
@@ -166,14 +166,13 @@ class Value : public ValueRef<T> {
   /// The object is T(args...). Throws as Engine::new_var does.
   template <class... Args>
   explicit Value(Engine& engine, VarName name = OpName("value"), Args&&... args)
-      : Value(engine, name, std::make_shared<T>(std::forward<Args>(args)...)) {}
+      : Value(Owned(), engine, name, std::make_shared<T>(std::forward<Args>(args)...)) {}
   /// Leaves an empty value, which may only be assigned to and destroyed.
   Value(Value&& other) noexcept = default;
   Value& operator=(Value&& other) noexcept {
-    if (this != &other) {
-      std::destroy_at(this);
-      std::construct_at(this, std::move(other));
-    }
+    Value moved(std::move(other));  // before the present object ends, which may own `other`
+    std::destroy_at(this);
+    std::construct_at(this, std::move(moved));
     return *this;
   }
   ~Value() { typed::end(this->engine_, this->var_, owned_, "the value"); }
@@ -188,7 +187,8 @@ class Value : public ValueRef<T> {
   }
 
  private:
-  Value(Engine& engine, VarName name, std::shared_ptr<T> owned)
+  struct Owned {};  // so that no argument of T's constructors fits
+  Value(Owned, Engine& engine, VarName name, std::shared_ptr<T> owned)
       : ValueRef<T>(engine, engine.new_var({name, VarName::whole_value}), owned.get()), owned_(std::move(owned)) {}
 
   std::shared_ptr<T> owned_;
@@ -224,10 +224,9 @@ class Values {
   }
   Values(Values&&) noexcept = default;
   Values& operator=(Values&& other) noexcept {
-    if (this != &other) {
-      std::destroy_at(this);
-      std::construct_at(this, std::move(other));
-    }
+    Values moved(std::move(other));  // before the present object ends, which may own `other`
+    std::destroy_at(this);
+    std::construct_at(this, std::move(moved));
     return *this;
   }
   ~Values() { end(); }
@@ -296,6 +295,7 @@ auto all(const Values<T>& values) {
 
 template <class Function, class... A>
 auto TypedPushes::run_typed(Function&& function, const PushOptions& options, const A&... accesses) {
+  if (typed::is_empty(function)) static_cast<Engine&>(*this).push(OpFunction(), AccessList(), options);  // throws
   auto call = typed::call_of(std::forward<Function>(function), accesses...);
   using Result = std::remove_cvref_t<decltype(call(std::declval<OpContext&>()))>;
   constexpr bool is_void = std::is_void_v<Result>;
@@ -309,11 +309,11 @@ auto TypedPushes::run_typed(Function&& function, const PushOptions& options, con
     Value<Result> result(engine, options.name.text().empty() ? OpName("result") : options.name);
     typed::with_list(
         [&](AccessList list) {
-          engine.push([call = std::move(call),
-                       into = overwrite(result).kept()](OpContext& context) mutable { into(context) = call(context); },
+          engine.push([call = std::move(call), into = windrow::overwrite(result).kept()](
+                          OpContext& context) mutable { into(context) = call(context); },
                       list, options);
         },
-        overwrite(result), accesses...);
+        windrow::overwrite(result), accesses...);
     return result;
   }
 }

@@ -38,8 +38,9 @@ namespace windrow {
 /// capture, and keep the tensor as long as the graph. Call it again before each launch, to make the copy valid.
 ///
 /// Errors. A failed op poisons the tensor that it writes, and so the copies that are made of it. A copy for which there
-/// is no memory is poisoned; after drop() it can be made again. Threads: every member may be called from any thread,
-/// but not inside ops: the thread that pushes them calls.
+/// is no memory is poisoned; after drop() or Engine::heal() it can be made again. A heal of the owner declares its
+/// value good, as for any variable; a heal of another copy makes that copy invalid. Threads: every member may be called
+/// from any thread, but not inside ops, and not while another thread heals: the thread that pushes ops calls.
 class PlacedTensor {
  public:
   using Site = std::source_location;
@@ -47,7 +48,8 @@ class PlacedTensor {
   /// A value of rows x width elements, not yet written. Throws MisuseError for a negative size and without an engine.
   PlacedTensor(const Device& home, Index rows, Index width, VarName name = OpName("placed"));
   /// The value of a tensor in the memory of `home`, such as a gradient that a Tape has computed: the tensor is the copy
-  /// there. Throws MisuseError for a tensor of another memory or lane.
+  /// there, and counts as written. Throws MisuseError for a tensor of another memory, lane or engine, for a view of a
+  /// part, and as on() does.
   PlacedTensor(const Device& home, const Tensor& tensor, VarName name = OpName("placed"));
 
   Index rows() const;
@@ -56,7 +58,7 @@ class PlacedTensor {
   /// The value's tensor on the device, for the next op that is pushed (or, as long as no other device writes the value,
   /// for any number of them, as with a Tape or as the value of a parameter): to read it, or to change it there. Throws
   /// MisuseError inside a capture, the body of a Static or an op, and for a device of another engine. Once tensors of
-  /// two devices were written with no call between them, each call throws it.
+  /// two devices were written with no call between them, each call throws it until set() or overwrite_on() is called.
   Tensor on(const Device& device, Site pushed_at = Site::current()) const;
   /// The same for an op that overwrites all elements: nothing is copied. The old value is valid until that op is
   /// pushed.

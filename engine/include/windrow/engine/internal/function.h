@@ -30,6 +30,18 @@ struct CallableMemory {
 template <class Signature>
 class Function;
 
+template <class T>
+struct IsFunction : std::false_type {};
+template <class S>
+struct IsFunction<Function<S>> : std::true_type {};
+template <class T>
+struct IsStdFunction : std::false_type {};
+template <class S>
+struct IsStdFunction<std::function<S>> : std::true_type {};
+/// Whether objects of the type can be compared with a null pointer, which is no function.
+template <class T>
+inline constexpr bool may_be_empty = std::is_pointer_v<T> || std::is_member_pointer_v<T> || IsStdFunction<T>::value;
+
 /// Whether objects of a class are called by several functions or by templates, such as generic lambdas. A question
 /// whether these take certain arguments may fail to compile, so overload resolution must not ask it.
 template <class F>
@@ -41,7 +53,7 @@ struct IsGeneric {
   struct Both : G, Other {};
   template <class G>
   static constexpr bool check() {
-    if constexpr (std::is_class_v<G> && !std::is_final_v<G>) {
+    if constexpr (std::is_class_v<G> && !std::is_final_v<G> && !std::is_polymorphic_v<G>) {
       return !requires { &G::operator(); }
       &&!requires { &Both<G>::operator(); };
     } else {
@@ -133,13 +145,6 @@ class Function<Result(Args...)> {
 
   /// Becomes empty without destroying the callable, which is leaked.
   void abandon() noexcept { table_ = nullptr; }
-
-  template <class T>
-  struct IsStdFunction : std::false_type {};
-  template <class S>
-  struct IsStdFunction<std::function<S>> : std::true_type {};
-  template <class T>
-  static constexpr bool may_be_empty = std::is_pointer_v<T> || std::is_member_pointer_v<T> || IsStdFunction<T>::value;
 
   template <class T>
   static constexpr bool fits = sizeof(T) <= inline_bytes &&

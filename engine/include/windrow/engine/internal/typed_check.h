@@ -4,6 +4,7 @@
 #include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
+#include <limits>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -40,6 +41,14 @@ struct OfCall<R (C::*)(P...) const> {
   using type = std::tuple<P...>;
 };
 template <class C, class R, class... P>
+struct OfCall<R (C::*)(P...)&> : OfCall<R (C::*)(P...)> {};
+template <class C, class R, class... P>
+struct OfCall<R (C::*)(P...) const&> : OfCall<R (C::*)(P...)> {};
+template <class C, class R, class... P>
+struct OfCall<R (C::*)(P...)& noexcept> : OfCall<R (C::*)(P...)> {};
+template <class C, class R, class... P>
+struct OfCall<R (C::*)(P...) const& noexcept> : OfCall<R (C::*)(P...)> {};
+template <class C, class R, class... P>
 struct OfCall<R (C::*)(P...) noexcept> {
   using type = std::tuple<P...>;
 };
@@ -60,6 +69,10 @@ template <class... P>
 struct WithoutContext<std::tuple<OpContext&, P...>> {
   using type = std::tuple<P...>;
 };
+template <class... P>
+struct WithoutContext<std::tuple<const OpContext&, P...>> {
+  using type = std::tuple<P...>;
+};
 
 /// What a generic lambda with a parameter too many receives for it.
 struct MoreParametersThanAccesses {};
@@ -70,7 +83,9 @@ constexpr bool holds() {
   using From = std::remove_cvref_t<Given>;
   using To = std::remove_cvref_t<Parameter>;
   if constexpr (std::is_arithmetic_v<From> && std::is_arithmetic_v<To>) {
-    return std::is_same_v<From, To> || std::is_same_v<std::common_type_t<From, To>, To>;
+    using Of = std::numeric_limits<From>;
+    using Into = std::numeric_limits<To>;
+    return (Of::is_integer || !Into::is_integer) && (!Of::is_signed || Into::is_signed) && Of::digits <= Into::digits;
   } else {
     return true;
   }
@@ -81,7 +96,7 @@ constexpr bool holds() {
 template <std::size_t number, class Parameter, class Argument>
 constexpr bool check_parameter() {
   constexpr bool reads = !std::is_reference_v<Argument> || std::is_const_v<std::remove_reference_t<Argument>>;
-  constexpr bool copies = !std::is_reference_v<Parameter>;
+  constexpr bool copies = !std::is_lvalue_reference_v<Parameter>;
   constexpr bool changes =
       std::is_lvalue_reference_v<Parameter> && !std::is_const_v<std::remove_reference_t<Parameter>>;
   constexpr bool loses = copies && !reads, breaks = changes && reads && std::is_reference_v<Argument>;

@@ -82,12 +82,22 @@ auto call_of(F&& function, const A&... accesses) {
   }
 }
 
+/// Of a function that can be empty, whether it is.
+template <class F>
+bool is_empty(const F& function) {
+  if constexpr (IsFunction<F>::value) {
+    return !function;
+  } else if constexpr (may_be_empty<F>) {
+    return function == nullptr;
+  } else {
+    return false;
+  }
+}
+
 /// The same as an OpFunction, which is empty for an empty function.
 template <class Op, class F, AnyAccess... A>
 Op op_of(F&& function, const A&... accesses) {
-  if constexpr (Op::template may_be_empty<std::remove_cvref_t<F>>) {
-    if (function == nullptr) return nullptr;
-  }
+  if (is_empty(function)) return nullptr;
   return call_of(std::forward<F>(function), accesses...);
 }
 
