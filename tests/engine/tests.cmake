@@ -7,7 +7,8 @@ windrow_test(
           engine/graph_life_test.cc engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc
           engine/lifecycle_test.cc engine/options_test.cc engine/oracle_test.cc engine/parallel_test.cc
           engine/parts_test.cc engine/policy_test.cc engine/progress_test.cc engine/trace_summary_test.cc
-          engine/trace_test.cc engine/typed_push_test.cc engine/value_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
+          engine/trace_test.cc engine/typed_push_test.cc engine/value_test.cc engine/wait_rings_test.cc
+          engine/wait_test.cc engine/watchdog_test.cc
   LINKS windrow::engine nlohmann_json::nlohmann_json
   INSIDE engine
   DEFINITIONS WINDROW_ORACLE_OPS=${oracle_ops})

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/engine/support.h"
+#include "support.h"
 #include "windrow/engine/reduction.h"
 #include "windrow/engine/value.h"
 
