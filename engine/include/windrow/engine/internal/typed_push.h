@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "windrow/engine/internal/function.h"
 #include "windrow/engine/internal/typed_access.h"
 #include "windrow/engine/internal/typed_check.h"
 #include "windrow/engine/options.h"
