@@ -76,8 +76,9 @@ TEST_P(ValuesOnEveryPolicy, RangesGiveSpans) {
   EXPECT_EQ(numbers[2].get(), 102);
   engine.push(add, read(all(numbers, 0, 0)), overwrite(total));
   EXPECT_EQ(total.get(), 0);
-  expect_error<MisuseError>([&] { all(numbers, 8, 3); }, {"all(values, 8, 3) of 10 values"});
-  expect_error<MisuseError>([&] { numbers[10]; }, {"'numbers[10]' of 10 values; expected a smaller index"});
+  expect_error<MisuseError>([&] { all(numbers, 8, 3); },
+                            {"values 'numbers': all(values, 8, 3) of 10 values; expected elements that exist"});
+  expect_error<MisuseError>([&] { numbers[10]; }, {"values 'numbers'[10] of 10 values; expected elements that exist"});
 }
 
 TEST_P(ValuesOnEveryPolicy, ResultsBecomeValues) {

@@ -255,13 +255,15 @@ class Values {
   T* data() const { return objects_ == nullptr ? nullptr : objects_->data(); }
   void require(std::size_t first, std::size_t count) const {
     if (first <= size() && count <= size() - first) return;
-    throw MisuseError("values '" + std::string(name_.text()) + "': all(values, " + std::to_string(first) + ", " +
-                      std::to_string(count) + ") of " + std::to_string(size()) + " values; expected no more");
+    refuse(": all(values, " + std::to_string(first) + ", " + std::to_string(count) + ")");
   }
   std::size_t checked(std::size_t i) const {
-    if (i < size()) return i;
-    throw MisuseError("'" + std::string(name_.text()) + "[" + std::to_string(i) + "]' of " + std::to_string(size()) +
-                      " values; expected a smaller index");
+    if (i >= size()) refuse("[" + std::to_string(i) + "]");
+    return i;
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse(const std::string& what) const {
+    throw MisuseError("values '" + std::string(name_.text()) + "'" + what + " of " + std::to_string(size()) +
+                      " values; expected elements that exist");
   }
   void end() noexcept {
     for (const Var var : vars_) typed::end(engine_, var, objects_, "the values");
