@@ -68,7 +68,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     Device device;
     Tensor tensor;
     std::uint64_t version;  ///< Engine::pushed_version() of the tensor when this state last looked
-    std::uint16_t heals;    ///< EngineUse::heals() of it at that time
+    std::uint8_t heals;     ///< EngineUse::heals() of it at that time
     bool valid = false;
     OpName copy_from, copy_to;  ///< names of ops
 
@@ -211,8 +211,7 @@ Tensor PlacedTensor::State::take(const Device& device, Site at) {
   }
   push_copy(*from, *source_tensor, *to, *target, at);
   const MutexLock lock(mutex_);
-  // Not of `from`: another thread may have written it since. So ops that commute on it, which count again when an op
-  // reads after them, cost a second copy.
+  // Not of `from`: another thread may have written it since.
   note_version(*to, at);
   to->valid = true;
   ++copies_;

@@ -89,14 +89,13 @@ TEST_P(PushedVersion, ChangesWithEachPushThatWritesAndWithNoOther) {
   for (const auto& write : that_write) {
     const std::uint64_t before = engine.pushed_version(a);
     write();
-    for (const auto& step : that_do_not) {
-      EXPECT_NE(engine.pushed_version(a), before);
-      step();
-    }
     const std::uint64_t after = engine.pushed_version(a);
-    for (const auto& step : that_do_not) {
-      step();
-      EXPECT_EQ(engine.pushed_version(a), after);
+    EXPECT_NE(after, before);
+    for (int times = 0; times < 2; ++times) {
+      for (const auto& step : that_do_not) {
+        step();
+        EXPECT_EQ(engine.pushed_version(a), after);
+      }
     }
   }
   gate.open();

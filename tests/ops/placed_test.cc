@@ -162,6 +162,18 @@ TEST_F(Placed, KeepsTheOwnerWhenCopiesAreHealed) {
   EXPECT_EQ(w.get(), (Floats{3, 4}));
 }
 
+TEST_F(Placed, SeesAWriteThatAnotherThreadPushesDuringACopy) {
+  const auto add_one = [](Matrix<float> x) { x(0, 0) += 1; };
+  for (int round = 0; round < 500; ++round) {
+    w.set({1, 2});
+    const Tensor here = w.on(host);
+    std::thread writer([&] { engine.push(add_one, mutate(here)); });
+    w.on(other);
+    writer.join();
+    ASSERT_EQ(w.on(other).get(), (Floats{2, 2})) << "round " << round;
+  }
+}
+
 TEST_F(Placed, IsGoodAgainOnceItIsSet) {
   w.set({1, 2});
   const Tensor here = w.on(host), there = w.on(other);

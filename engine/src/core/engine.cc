@@ -132,7 +132,7 @@ bool EngineUse::is_idle(Engine& engine, Var var, const Lane* lane) {
   return engine.core_->front.is_idle(var, lane, {.name = "is_idle"});
 }
 
-std::uint16_t EngineUse::heals(Engine& engine, Var var) { return engine.core_->front.heals(var, {.name = "heals"}); }
+std::uint8_t EngineUse::heals(Engine& engine, Var var) { return engine.core_->front.heals(var, {.name = "heals"}); }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

@@ -57,7 +57,12 @@ std::uint64_t Front::version(Var var, const PushOptions& how) {
 std::uint64_t Front::pushed_version(Var var, const PushOptions& how) {
   VarState& state = alive(var, how);
   const Entry entry(*this, ports.mine());
-  return Dep::written(state, entry.joiners());
+  // A fence writes nothing. relaxed: the lock of the variable orders the counter with the joins.
+  for (;;) {
+    const std::uint32_t fences = state.fences.load(std::memory_order_relaxed);
+    const std::uint32_t written = Dep::written(state, entry.joiners());
+    if (state.fences.load(std::memory_order_relaxed) == fences) return written - fences;
+  }
 }
 
 std::vector<Poisoned> Front::poisoned(std::span<const FailurePtr> failures) {
@@ -155,6 +160,8 @@ OpRecord& Front::make_fence(Port& port, Dep::Var& var) {
   fence.begin(fence_, 0, false);
   fence.set_fence();
   fence.set_id(OpRecord::gate_id);
+  std::atomic<std::uint32_t>& made = static_cast<VarState&>(var).fences;
+  made.store(made.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return fence;
 }
 

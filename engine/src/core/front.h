@@ -62,7 +62,7 @@ class alignas(64) Front {
   std::uint64_t pushed_version(Var var, const PushOptions& how);
   /// See EngineUse.
   bool is_idle(Var var, const Lane* lane, const PushOptions& how);
-  std::uint16_t heals(Var var, const PushOptions& how) { return alive(var, how).heals.load(std::memory_order_relaxed); }
+  std::uint8_t heals(Var var, const PushOptions& how) { return alive(var, how).heals.load(std::memory_order_relaxed); }
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
   bool watch_unless_retired(Var var, std::span<std::byte> bytes);

@@ -317,9 +317,10 @@ struct alignas(64) VarState : Dep::Var {
   LockBit<StdAtomics> residue_lock;
   /// False only if no mark matters to an op that has access. Written under residue_lock; lies in a gap.
   std::atomic<bool> marked{false};
-  bool turn_taken = false;              ///< whether a commuting op has its turn; guarded by residue_lock
-  std::atomic<std::uint16_t> heals{0};  ///< announced so far, modulo 2^16; lies in a gap, too
-  std::unique_ptr<Residue> residue;     ///< guarded by residue_lock; empty unless an ordered lane touched the variable
+  bool turn_taken = false;               ///< whether a commuting op has its turn; guarded by residue_lock
+  std::atomic<std::uint8_t> heals{0};    ///< announced so far, modulo 2^8; lies in a gap, as the next one
+  std::atomic<std::uint32_t> fences{0};  ///< made so far, modulo 2^32; written by the thread that joins
+  std::unique_ptr<Residue> residue;      ///< guarded by residue_lock; empty unless an ordered lane touched the variable
   /// Ops that commute here take turns. The ops that wait for their turn form a ring linked by `next_ready`; this is the
   /// last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;

@@ -32,9 +32,9 @@ class EngineUse {
   /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished; an
   /// op of another ordered lane is pending until its point is reached. Throws as Engine::version().
   static bool is_idle(Engine& engine, Var var, const Lane* lane);
-  /// How often the variable was healed by Engine::heal, modulo 2^16. Read it after Engine::pushed_version(): then it
+  /// How often the variable was healed by Engine::heal, modulo 2^8. Read it after Engine::pushed_version(): then it
   /// counts the heals that this number counts. Throws as Engine::version().
-  static std::uint16_t heals(Engine& engine, Var var);
+  static std::uint8_t heals(Engine& engine, Var var);
 
  private:
   Core& core_;
