@@ -9,7 +9,7 @@ namespace windrow {
 
 /// Where a plug-in is, and what it provides. A value.
 struct PlugIn {
-  const char* file;      ///< its name; searched for beside the program, in ../lib/windrow, in its rpath, in the system
+  const char* file;      ///< its name; searched for beside the program, in ../lib/windrow, and as dlopen searches
   const char* variable;  ///< environment variable with the path to use instead, if it is set and not empty
   const char* function;  ///< has no parameters; returns the address of the plug-in's table, which begins with an int
   int version;           ///< required value of this int
