@@ -106,8 +106,8 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   const VarName name_;
   Mutex order_;  // held during a call and its pushes, so that other calls see it as one step
   mutable Mutex mutex_;
-  std::list<Place> places_ WINDROW_GUARDED_BY(mutex_);  // added to and erased from under order_ as well
-  Place* owner_ WINDROW_GUARDED_BY(mutex_) = nullptr;   // null: nothing was written
+  std::list<Place> places_ WINDROW_GUARDED_BY(mutex_);                          // added to under order_ as well
+  Place* owner_ WINDROW_GUARDED_BY(mutex_) = nullptr;                           // null: nothing was written
   std::vector<std::weak_ptr<Allocator>> reclaimed_ WINDROW_GUARDED_BY(mutex_);  // memories that may call reclaim()
   std::uint64_t copies_ WINDROW_GUARDED_BY(mutex_) = 0;
 };
@@ -277,17 +277,21 @@ void PlacedTensor::State::drop(const Device& device, Site at) {
 
 bool PlacedTensor::State::reclaim(const Allocator& memory) noexcept {
   try {
-    const MutexLock lock(mutex_);
-    for (Place& place : places_) {
-      if (&place == owner_ || place.device.memory.get() != &memory) continue;
-      if (place.tensor.buffer().use_count() > 1) return false;
-      const Tensor alone = place.tensor;  // its count acquires what other holders did before they let go
-      if (engine_->pushed_version(alone.var()) != place.version) return false;  // the next call will find the owner
-      const Lane* const lane = place.device.on_host() ? nullptr : engine_->lane(place.device.lane);
-      if (!EngineUse::is_idle(*engine_, alone.var(), lane)) return false;
-      place.valid = false;
-      return alone.buffer()->bytes().release();
+    std::list<Place> ended;  // its memory is freed, and it ends, without the lock: who allocates holds others
+    {
+      const MutexLock lock(mutex_);
+      for (auto place = places_.begin(); place != places_.end() && ended.empty(); ++place) {
+        if (&*place == owner_ || place->device.memory.get() != &memory) continue;
+        if (place->tensor.buffer().use_count() > 1) return false;
+        const Tensor alone = place->tensor;  // its count acquires what other holders did before they let go
+        if (engine_->pushed_version(alone.var()) != place->version) return false;  // the next call will find the owner
+        const Lane* const lane = place->device.on_host() ? nullptr : engine_->lane(place->device.lane);
+        if (!EngineUse::is_idle(*engine_, alone.var(), lane)) return false;
+        ended.splice(ended.end(), places_, place);
+        break;
+      }
     }
+    return !ended.empty() && ended.front().tensor.buffer()->bytes().release();
   } catch (const std::exception&) {  // the engine has ended
   }
   return false;
