@@ -231,7 +231,7 @@ class Values {
   }
   ~Values() { end(); }
 
-  std::size_t size() const { return elements_.size(); }
+  std::size_t size() const { return vars_.size(); }
   /// Throws MisuseError if `i` is out of range.
   ValueRef<T>& operator[](std::size_t i) { return elements_[checked(i)]; }
   const ValueRef<T>& operator[](std::size_t i) const { return elements_[checked(i)]; }
@@ -258,9 +258,10 @@ class Values {
     refuse(": all(values, " + std::to_string(first) + ", " + std::to_string(count) + ")");
   }
   std::size_t checked(std::size_t i) const {
-    if (i >= size()) refuse("[" + std::to_string(i) + "]");
+    if (i >= size()) refuse(i);
     return i;
   }
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse(std::size_t i) const { refuse("[" + std::to_string(i) + "]"); }
   [[noreturn, gnu::cold, gnu::noinline]] void refuse(const std::string& what) const {
     throw MisuseError("values '" + std::string(name_.text()) + "'" + what + " of " + std::to_string(size()) +
                       " values; expected elements that exist");

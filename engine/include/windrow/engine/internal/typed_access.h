@@ -44,15 +44,17 @@ class OneAccess {
  public:
   static constexpr std::size_t count = 1;
 
-  OneAccess(Access access, Kept kept) : access_(access), kept_(std::move(kept)) {}
+  OneAccess(Access access, Kept kept) : var_(access.var), kind_(access.kind), kept_(std::move(kept)) {}
   template <class F>
   void list(F&& add) const {
-    add(access_);
+    add(Access{var_, kind_});
   }
   Kept kept() const { return kept_; }
 
  private:
-  Access access_;
+  // Apart, so that compilers keep no Access in memory, which takes time to write in parts and to read as a whole.
+  Var var_;
+  AccessKind kind_;
   Kept kept_;
 };
 
