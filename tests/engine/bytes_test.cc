@@ -180,6 +180,39 @@ TEST(BackPressureTest, WhoCompletesOpsItselfIsLetGoSoon) {
   EXPECT_TRUE(engine.wait_all_for(patience));
 }
 
+TEST(BackPressureTest, AHeldThreadGivesUpTheLockThatOpsNeed) {
+  // As an interpreter's threads do: this thread pushes with the lock, which each op takes.
+  std::mutex lock;
+  int held = 0, ran = 0;
+  const auto give_up = [&]() -> std::shared_ptr<void> {
+    ++held;
+    lock.unlock();
+    return {nullptr, [&](std::nullptr_t) { lock.lock(); }};
+  };
+  Engine engine({.policy = Policy::pool,
+                 .workers = 1,
+                 .max_pending_ops = 8,
+                 .max_pending_bytes = 1000,
+                 .push_patience = patience,
+                 .on_held = give_up});
+  for (const std::uint64_t bytes : {0, 300}) {
+    const int before = held;
+    std::unique_lock with_lock(lock);
+    for (int i = 0; i < 100; ++i) {
+      engine.push(
+          [&] {
+            const std::lock_guard in_op(lock);
+            ++ran;
+          },
+          {}, {.bytes = bytes});
+    }
+    with_lock.unlock();
+    engine.wait_all();
+    EXPECT_GT(held, before) << bytes;
+  }
+  EXPECT_EQ(ran, 200);
+}
+
 TEST(BackPressureTest, RetiresAreHeldBackAndStarveNobody) {
   constexpr std::uint64_t most = 100;
   Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = most});

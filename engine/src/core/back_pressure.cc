@@ -53,7 +53,10 @@ BackPressure::BackPressure(Core& core) : pending_bytes(core.options.max_pending_
 /// Decides how long a thread that is held back sleeps, and when it gives up.
 class BackPressure::Patience {
  public:
-  explicit Patience(Core& core) : core_(core), left_(core.front.ports.sums().left) {}
+  explicit Patience(Core& core)
+      : core_(core),
+        held_(core.options.on_held ? core.options.on_held() : nullptr),
+        left_(core.front.ports.sums().left) {}
 
   /// Sleeps once; `to_do` is the remaining work.
   void nap(std::uint64_t to_do) { std::this_thread::sleep_for(intervals_.next(to_do, PollIntervals::Clock::now())); }
@@ -82,7 +85,8 @@ class BackPressure::Patience {
   }
 
   Core& core_;
-  std::uint64_t left_;  ///< the number of ops that had finished at the last call
+  const std::shared_ptr<void> held_;  ///< of EngineOptions::on_held
+  std::uint64_t left_;                ///< the number of ops that had finished at the last call
   PollIntervals intervals_;
   PollIntervals::Clock::time_point last_progress_ = PollIntervals::Clock::now(), next_look_ = last_progress_;
 };

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -81,11 +82,23 @@ class Var {
 
  private:
   friend class Front;
+  friend struct std::hash<Var>;
   Var(VarState* state, std::uint32_t generation) : state_(state), generation_(generation) {}
 
   VarState* state_ = nullptr;
   std::uint32_t generation_ = 0;
 };
+
+}  // namespace windrow
+
+template <>
+struct std::hash<windrow::Var> {
+  std::size_t operator()(const windrow::Var& var) const noexcept {
+    return std::hash<const void*>()(var.state_) + var.generation_;
+  }
+};
+
+namespace windrow {
 
 /// How an op accesses a variable.
 enum class AccessKind : std::uint8_t {
