@@ -1,0 +1,9 @@
+// The module windrow._windrow. Each room of the C++ libraries has a file here that binds it.
+#include "python.h"
+
+NB_MODULE(_windrow, m) {
+  using namespace windrow::python;
+  m.doc() = "The C++ part of the package windrow; import windrow instead.";
+  bind_errors(m);
+  bind_engine(m);
+}

@@ -1,0 +1,55 @@
+"""Windrow: an asynchronous dependency engine with dynamic batching. See docs/python.md."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from . import _windrow
+from ._engine import Engine
+from ._errors import (
+    Cancelled,
+    DeadlineError,
+    Error,
+    Failure,
+    FileError,
+    MisuseError,
+    NotFiniteError,
+    OpError,
+    OutOfMemory,
+    WaitCycleError,
+)
+from ._windrow import EngineStats, Graph, Stop, Var, default_engine
+
+__all__ = [
+    "Cancelled",
+    "DeadlineError",
+    "Engine",
+    "EngineStats",
+    "Error",
+    "Failure",
+    "FileError",
+    "Graph",
+    "MisuseError",
+    "NotFiniteError",
+    "OpError",
+    "OutOfMemory",
+    "Stop",
+    "Var",
+    "WaitCycleError",
+    "default_engine",
+]
+
+
+def _at_exit() -> None:
+    # Before Python ends, since ops may need it.
+    if not _windrow._close_all():
+        sys.stderr.write("windrow: ops did not end within 10 s after the program; the process ends without them\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+atexit.register(_at_exit)
+os.register_at_fork(before=_windrow._before_fork)

@@ -1,0 +1,113 @@
+"""What is Python's own about engines: with blocks, asyncio, the defaults of arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any, Iterator
+
+from . import _windrow
+
+if TYPE_CHECKING:
+    import asyncio
+
+class Engine(_windrow.Engine):
+    """Runs functions in an order that respects the variables that they read and change.
+
+    >>> with windrow.Engine(workers=2) as engine:
+    ...     x, y = engine.var("x"), engine.var("y")
+    ...     engine.push(load, overwrite=x)
+    ...     engine.push(compute, read=x, mutate=y)
+    ...     engine.wait(y)
+
+    ``policy`` is "pool", "serial", "per_device" or "chaos"; ``workers`` is the number of threads. Both default to the
+    environment variables WINDROW_POLICY and WINDROW_WORKERS, or the pool and the number of cores. A thread that pushes
+    is held back while more than ``max_pending_ops`` ops are pending. With ``watchdog`` (seconds), the log tells what ops
+    wait for when none finishes for so long.
+
+    Any thread may call any method. An engine lives until close(), the end of its with block, or the end of the program.
+    """
+
+    def wait(self, *reads: Any, mutate: Any = None, timeout: float | None = None) -> bool:
+        """Waits for the earlier ops that change these variables or tensors; with ``mutate``, also for those that read.
+
+        Raises OpError if one of them failed. Returns False after ``timeout`` seconds, otherwise True.
+        """
+        return self._wait(reads, mutate, timeout)
+
+    async def ready(self, *reads: Any) -> None:
+        """Waits for the same in a coroutine of asyncio: ``await engine.ready(x)``."""
+        import asyncio  # takes a third of the import of this package
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def finish(error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        def tell(error: BaseException | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(finish, error)
+
+        self._when_ready(reads, tell)
+        await future
+
+    @contextlib.contextmanager
+    def trace(self, path: str | None = None) -> Iterator[Trace]:
+        """Records the ops that run in the with block, and writes them to ``path`` for chrome://tracing or Perfetto."""
+        self._trace_start()
+        trace = Trace(self)
+        try:
+            yield trace
+        finally:
+            self._trace_stop()
+            if path is not None:
+                self._trace_save(path)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if self.closed:
+            return
+        pending = self.stats().pending if error is None else 0
+        self.close()
+        if pending > 0:
+            warnings.warn(
+                f"the with block of an engine ended while {pending} ops were pending, whose errors nobody sees; "
+                "expected engine.wait_all() at its end",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            if not self.closed:
+                warnings.warn(
+                    "an engine that is not closed; expected a with block or close()", ResourceWarning, source=self
+                )
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<windrow.Engine, closed>"
+        return f"<windrow.Engine, {self.workers} workers, {self.stats().pending} ops pending>"
+
+
+class Trace:
+    """What an engine has recorded; see Engine.trace()."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def save(self, path: str) -> None:
+        """Writes the trace as JSON, for chrome://tracing or Perfetto."""
+        self._engine._trace_save(path)
+
+    def summary(self) -> str:
+        """A table: how often each op ran and how long, the threads' utilisation, the critical path."""
+        return self._engine._trace_summary()

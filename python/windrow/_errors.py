@@ -1,0 +1,64 @@
+"""The exceptions of this package. All of them are windrow.Error."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Error(Exception):
+    """The base class of all exceptions that windrow defines."""
+
+
+class MisuseError(Error, ValueError):
+    """A call that breaks a rule of the interface. The call has changed nothing."""
+
+
+class WaitCycleError(MisuseError):
+    """A wait inside an op that could never end, because the ops that it waits for wait for that op."""
+
+
+class Cancelled(Error):
+    """The error of an op that was cancelled before it ran. An op's function may raise it, too."""
+
+
+class DeadlineError(Error, TimeoutError):
+    """The error of an op whose deadline has passed before it has finished."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """An allocation that does not fit into the memory of its device."""
+
+
+class FileError(Error, OSError):
+    """A file that is missing, cannot be written, or does not contain what it should."""
+
+
+class NotFiniteError(Error, ArithmeticError):
+    """A loss that is infinite or NaN. The text names the vertex that it comes from."""
+
+
+class Failure(NamedTuple):
+    """Why an op failed."""
+
+    op: str
+    """The name of the op."""
+    place: str
+    """The line that pushed it: 'train.py:12'."""
+    kind: str
+    """'threw', 'waited', 'skipped', 'lost', 'lane' or 'cancelled'."""
+    text: str
+    """One line: the op, its line, and the chain of causes."""
+
+
+class OpError(Error):
+    """Raised by each wait for a variable whose op has failed, until the variable is overwritten or healed.
+
+    If a Python function raised the original exception, that exception is the cause (``__cause__``), with its traceback.
+    """
+
+    failures: list[Failure]
+    """The failures, at least one."""
+
+    def __init__(self, text: str, failures: list[Failure] | None = None) -> None:
+        super().__init__(text)
+        self.failures = failures or []
