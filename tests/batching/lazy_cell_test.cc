@@ -190,6 +190,23 @@ TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
   EXPECT_EQ(stats.expressions, 1 + 2 * 6 + 6);
 }
 
+TEST(LazyCells, AreCalledWithNumbersThatOnlyTheRunKnows) {
+  CellGraph s;
+  const LazyCell vertex = s.graph.cell("vertex", [](CellBody& c) {
+    const Expr x = c.operand(1);
+    c.result(x + 1);
+    c.result(2 * x);
+  });
+  const LazyExpr x = s.graph.input({5});
+  std::vector<lazy::OperandRef> operands{x};
+  const std::vector<LazyExpr> results = vertex.call(operands, {});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].scalar(), 6);
+  EXPECT_EQ(results[1].scalar(), 10);
+  operands.push_back(x);
+  EXPECT_THROW(vertex.call(operands, {}), MisuseError);
+}
+
 /// A place of a cell takes the first result of a leaf for the second one of another vertex. Lists take it for the
 /// first.
 TEST(LazyCells, ReadResultsInPlaceThatOperationsTakeForOthers) {

@@ -305,6 +305,13 @@ LazyCell LazyGraph::cell(std::string name, std::function<void(CellBody&)> body) 
   return record_->make_cell(std::move(name), std::move(body));
 }
 
+std::vector<LazyExpr> LazyCell::call(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
+                                     std::span<const LazyExpr> list, std::source_location from) const {
+  std::vector<LazyExpr> made(cell_->results.size());
+  record(operands, indices, list, made, from);
+  return made;
+}
+
 void LazyCell::record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
                       std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const {
   record_.get()->call(*cell_, operands, indices, list, results, from);

@@ -87,6 +87,10 @@ class LazyCell {
     record({operands.begin(), operands.size()}, {indices.begin(), indices.size()}, list, made, from);
     return made;
   }
+  /// The same where the program knows the numbers of operands and results only when it runs.
+  std::vector<LazyExpr> call(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
+                             std::span<const LazyExpr> list = {},
+                             std::source_location from = std::source_location::current()) const;
   /// The same for a cell with one result.
   LazyExpr operator()(std::initializer_list<lazy::OperandRef> operands, std::initializer_list<LazyIndex> indices = {},
                       std::span<const LazyExpr> list = {},
