@@ -115,6 +115,31 @@ bool inside_op();
 /// interrupt ends the wait. Inside an op, calls it once and without a limit.
 void waiting(const std::function<bool(std::optional<std::chrono::nanoseconds> patience)>& wait);
 
+/// What C++ lends to a Python function for the duration of a call. The Python object may live longer.
+template <class T>
+class Lent {
+ public:
+  explicit Lent(T& target) : target_(&target) {}
+  /// Throws MisuseError after the call.
+  T& get() const {
+    if (target_ == nullptr) throw MisuseError("used after its function has returned; expected use inside it");
+    return *target_;
+  }
+  void end() { target_ = nullptr; }
+
+ private:
+  T* target_;
+};
+
+/// Calls `function(lent)`. Needs the GIL.
+template <class T>
+void call_with(PyObject* function, T& target) {
+  const nb::object lent = nb::cast(Lent<T>(target));
+  const nb::object result = nb::steal(PyObject_CallFunctionObjArgs(function, lent.ptr(), nullptr));
+  nb::inst_ptr<Lent<T>>(lent)->end();
+  if (!result.is_valid()) throw take_python_error();
+}
+
 /// The engine of a Python object.
 class EngineObject {
  public:

@@ -1,0 +1,319 @@
+// Lazy expressions and cells. Coroutines over them are in windrow/lazy.py.
+#include "windrow/batching/lazy.h"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include "lazy_object.h"
+#include "operators.h"
+#include "python.h"
+#include "windrow/batching/lazy_cell.h"
+
+namespace windrow::python {
+namespace {
+
+/// A graph and its turn, which all its handles share.
+struct LazyGraphObject {
+  LazyGraph graph;
+  std::shared_ptr<LazyUse> use = std::make_shared<LazyUse>();
+
+  LazyGraphObject(const Device& device, const ParameterSets& parameters, const LazyOptions& options)
+      : graph(device, parameters, options) {}
+  LazyObject value(LazyExpr expr) const { return {std::move(expr), use}; }
+};
+
+LazyOptions options_of(bool training, const std::string& schedule, std::int64_t recompute_below) {
+  LazyOptions options{.use = training ? LazyOptions::For::training : LazyOptions::For::inference,
+                      .recompute_below = recompute_below};
+  options.runner.schedule = parse_schedule_policy(schedule);
+  return options;
+}
+
+/// Runs `body` without the GIL, and with the graph's turn.
+template <class Body>
+auto computing(LazyUse& use, const Body& body) {
+  const LazyUse::Turn turn(use);
+  const WithoutGil without_gil;
+  return body();
+}
+
+LazyObject input(LazyGraphObject& self, const std::vector<float>& values) {
+  self.use->require_free();
+  return self.value(self.graph.input(values, calling_line()));
+}
+
+LazyObject parameter(LazyGraphObject& self, const LazyWeight& weight) {
+  self.use->require_free();
+  return self.value(self.graph.parameter(weight, calling_line()));
+}
+
+LazyIndexObject index(LazyGraphObject& self, nb::handle value) {
+  self.use->require_free();
+  std::int32_t one = 0;
+  if (nb::try_cast<std::int32_t>(value, one)) return {self.graph.index(one), self.use};
+  return {self.graph.index(nb::cast<std::vector<std::int32_t>>(value)), self.use};
+}
+
+void backward(LazyGraphObject& self, nb::handle losses) {
+  std::vector<LazyExpr> all;
+  if (nb::isinstance<LazyObject>(losses)) {
+    all.push_back(nb::inst_ptr<LazyObject>(losses)->get());
+  } else {
+    for (const nb::handle loss : losses) all.push_back(nb::cast<LazyObject&>(loss).get());
+  }
+  const std::source_location line = calling_line();
+  computing(*self.use, [&] { self.graph.backward(all, line); });
+}
+
+/// A cell with the Python function of its body.
+struct LazyCellObject {
+  LazyCell cell;
+  std::shared_ptr<LazyUse> use;
+};
+
+LazyCellObject cell(LazyGraphObject& self, const std::string& name, nb::object body) {
+  // The graph runs the body again when it plans, which may be in a flush without the GIL.
+  const auto run = [kept = Kept(std::move(body))](CellBody& traced) {
+    const nb::gil_scoped_acquire with_gil;
+    call_with(kept.ptr(), traced);
+  };
+  self.use->require_free();
+  return {self.graph.cell(name, run), self.use};
+}
+
+/// Records a call: lists of operands, of indices and of the elements of its list. Returns one value, or a tuple.
+nb::object call(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
+  self.use->require_free();
+  const std::source_location line = calling_line();
+  std::vector<lazy::OperandRef> operands;
+  std::vector<LazyIndex> indices;
+  for (const nb::handle argument : arguments) {
+    if (nb::isinstance<LazyIndexObject>(argument)) {
+      indices.push_back(nb::inst_ptr<LazyIndexObject>(argument)->get());
+      continue;
+    }
+    LazyArgument operand;
+    if (!operand.set(argument)) {
+      throw nb::type_error("the call of a cell takes lazy expressions, None, parameters and indices");
+    }
+    operands.push_back(operand.at(line));
+  }
+  std::vector<LazyExpr> elements;
+  if (!list.is_none()) {
+    for (const nb::handle element : list) elements.push_back(nb::cast<LazyObject&>(element).get());
+  }
+  std::vector<LazyExpr> results = self.cell.call(operands, indices, elements, line);
+  if (results.size() == 1) return nb::cast(LazyObject(std::move(results[0]), self.use));
+  nb::list made;
+  for (LazyExpr& result : results) made.append(nb::cast(LazyObject(std::move(result), self.use)));
+  return nb::tuple(made);
+}
+
+std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
+  std::vector<LazyExpr> all;
+  for (const nb::handle term : list) {
+    const LazyObject& value = nb::cast<LazyObject&>(term);
+    value.use()->require_free();
+    use = value.use();
+    all.push_back(value.get());
+  }
+  return all;
+}
+
+}  // namespace
+
+namespace {
+
+/// Functions of lists and others that expression_operators.h lacks.
+void bind_functions(nb::module_& m) {
+  m.def(
+      "concat",
+      [](nb::handle parts) {
+        std::vector<LazyOperand> all;
+        std::shared_ptr<LazyUse> use;
+        for (const nb::handle part : parts) {
+          if (nb::isinstance<LazyObject>(part)) {
+            const LazyObject& value = *nb::inst_ptr<LazyObject>(part);
+            all.emplace_back(value.get());
+            use = value.use();
+          } else if (nb::isinstance<Parameter>(part)) {
+            all.emplace_back(*nb::inst_ptr<Parameter>(part));
+          } else {
+            throw nb::next_overload();
+          }
+        }
+        if (use == nullptr) throw nb::next_overload();
+        return LazyObject(concat(all, calling_line()), use);
+      },
+      nb::arg("parts"));
+  m.def(
+      "embedding",
+      [](const Parameter& table, const LazyIndexObject& row) {
+        return LazyObject(embedding(table, row.get(), calling_line()), row.use());
+      },
+      nb::arg("table"), nb::arg("row"));
+  m.def("mean", [](const LazyObject& x) { return LazyObject(mean(x.get()), x.use()); }, nb::arg("x"));
+  const auto of_list = [&m](const char* name, auto function) {
+    m.def(
+        name,
+        [function](const nb::list& terms) {
+          std::shared_ptr<LazyUse> use;
+          return LazyObject(function(terms_of(terms, use), calling_line()), use);
+        },
+        nb::arg("terms"));
+  };
+  using Terms = const std::vector<LazyExpr>&;
+  using Line = std::source_location;
+  of_list("sum", [](Terms terms, Line line) { return sum(terms, line); });
+  of_list("mean", [](Terms terms, Line line) { return mean(terms, line); });
+  of_list("max", [](Terms terms, Line line) { return max(terms, line); });
+  of_list("log_sum_exp", [](Terms terms, Line line) { return log_sum_exp(terms, line); });
+  m.def(
+      "softmax",
+      [](const nb::list& terms) {
+        std::shared_ptr<LazyUse> use;
+        nb::list made;
+        for (LazyExpr& one : softmax(terms_of(terms, use), calling_line())) {
+          made.append(nb::cast(LazyObject(std::move(one), use)));
+        }
+        return made;
+      },
+      nb::arg("terms"));
+  m.def(
+      "weighted_sum",
+      [](const nb::list& weights, const nb::list& values) {
+        std::shared_ptr<LazyUse> use;
+        return LazyObject(weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line()), use);
+      },
+      nb::arg("weights"), nb::arg("values"));
+  m.def(
+      "dot_attention",
+      [](const LazyObject& query, const nb::list& keys, const nb::list& values, const nb::list& masks) {
+        std::shared_ptr<LazyUse> use;
+        return LazyObject(dot_attention(query.get(), terms_of(keys, use), terms_of(values, use), terms_of(masks, use),
+                                        calling_line()),
+                          query.use());
+      },
+      nb::arg("query"), nb::arg("keys"), nb::arg("values"), nb::arg("masks") = nb::list());
+}
+
+}  // namespace
+
+void bind_lazy(nb::module_& m) {
+  nb::class_<LazyIndexObject>(m, "LazyIndex", "Index operands of lazy expressions. Made by LazyGraph.index().");
+  nb::class_<LazyObject> expression(m, "LazyExpr",
+                                    "A row of numbers of one sample, which is computed when it is needed.");
+  expression.def_prop_ro("width", [](const LazyObject& x) { return x.get().width(); })
+      .def(
+          "value",
+          [](const LazyObject& x) {
+            const LazyExpr& expr = x.get();
+            const std::source_location line = calling_line();
+            return computing(*x.use(), [&] { return expr.value(line); });
+          },
+          "The numbers. Computes everything recorded if necessary, and waits. Raises OpError if an operator failed.")
+      .def(
+          "scalar",
+          [](const LazyObject& x) {
+            const LazyExpr& expr = x.get();
+            const std::source_location line = calling_line();
+            return computing(*x.use(), [&] { return expr.scalar(line); });
+          },
+          "The number of an expression of width 1.");
+  bind_operators<LazyTypes>(m, expression);
+  bind_functions(m);
+
+  nb::class_<LazyCellObject>(m, "LazyCell", "A computation that a program repeats. Made by LazyGraph.cell().",
+                             nb::dynamic_attr())
+      .def("__call__", &call, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
+           "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
+           "that each() reads. Returns one expression, or a tuple.");
+  using Body = Lent<CellBody>;
+  nb::class_<Body>(m, "CellBody", "The argument of the body of a cell.")
+      .def("operand", [](Body& self, Index width) { return self.get().operand(width); }, nb::arg("width"),
+           "The next operand: a row of that width for each call.")
+      .def("each", [](Body& self, Index width) { return self.get().each(width); }, nb::arg("width"),
+           "The next operand of each element of the list.")
+      .def(
+          "index",
+          [](Body& self, bool optional, Index width) {
+            return self.get().index(optional ? Presence::sometimes : Presence::always, width);
+          },
+          nb::kw_only(), nb::arg("optional") = false, nb::arg("width") = 1,
+          "The next index operand. An optional one may be -1.")
+      .def("constant", [](Body& self, Index width, double value) { return self.get().constant(width, value); },
+           nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
+      .def("zeros", [](Body& self, Index width) { return self.get().zeros(width); }, nb::arg("width"))
+      .def("parameter", [](Body& self, const LazyWeight& weight) { return self.get().parameter(weight); },
+           nb::arg("weight"), "A parameter as an expression.")
+      .def("result", [](Body& self, const Expr& value) { self.get().result(value); }, nb::arg("value"),
+           "The next result: a row for each call.");
+
+  nb::class_<LazyStats>(m, "LazyStats", "Counted since the graph was made.")
+      .def_ro("expressions", &LazyStats::expressions)
+      .def_ro("vertices", &LazyStats::vertices, "Into which expressions were grouped.")
+      .def_ro("kinds", &LazyStats::kinds)
+      .def_ro("flushes", &LazyStats::flushes)
+      .def_prop_ro("batches", [](const LazyStats& stats) { return stats.runner.batches; });
+  nb::class_<LazyGraphObject>(
+      m, "LazyGraph",
+      "Records expressions of many samples, and computes them in batches.\n\n"
+      "`parameters` are those of the expressions. With training=False it keeps nothing for gradients, and is faster.\n"
+      "`schedule` is \"agenda\", \"level\", \"depth\" or \"serial\"; see docs/batching.md. One thread at a time.")
+      .def(
+          "__init__",
+          [](LazyGraphObject* self, Parameters& parameters, bool training, const std::string& schedule,
+             std::int64_t recompute_below) {
+            new (self) LazyGraphObject(parameters.device(), parameters,
+                                       options_of(training, schedule, recompute_below));
+          },
+          nb::arg("parameters"), nb::kw_only(), nb::arg("training") = true, nb::arg("schedule") = "agenda",
+          nb::arg("recompute_below") = 20'000'000)
+      .def("input", &input, nb::arg("values"), "Records a row of numbers.")
+      .def(
+          "constant",
+          [](LazyGraphObject& self, Index width, double value) {
+            self.use->require_free();
+            return self.value(self.graph.constant(width, value, calling_line()));
+          },
+          nb::arg("width"), nb::arg("value"), "Records a row of equal numbers.")
+      .def(
+          "zeros",
+          [](LazyGraphObject& self, Index width) {
+            self.use->require_free();
+            return self.value(self.graph.zeros(width, calling_line()));
+          },
+          nb::arg("width"))
+      .def("parameter", &parameter, nb::arg("weight"), "The row of a parameter that has one.")
+      .def("index", &index, nb::arg("value"), "An index operand: one number, or up to four.")
+      .def("_cell", &cell, nb::arg("name"), nb::arg("body"))
+      .def(
+          "flush",
+          [](LazyGraphObject& self) {
+            const std::source_location line = calling_line();
+            computing(*self.use, [&] { self.graph.flush(line); });
+          },
+          "Computes everything recorded since the last flush. Does not wait for it.")
+      .def("backward", &backward, nb::arg("losses"),
+           "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
+      .def(
+          "clear",
+          [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph.clear(); }); },
+          "Forgets all expressions. Call it after each step.")
+      .def(
+          "stats",
+          [](LazyGraphObject& self) {
+            self.use->require_free();
+            return self.graph.stats();
+          })
+      .def(
+          "describe",
+          [](LazyGraphObject& self) {
+            self.use->require_free();
+            return self.graph.describe();
+          },
+          "The kinds of vertices that were found, and the plans that compute them, as text.");
+}
+
+}  // namespace windrow::python

@@ -1,0 +1,166 @@
+// Lazy expressions as Python objects, and their operators.
+//
+// Handles of a lazy graph count their uses without atomics. Python may drop one on any thread, also while another
+// thread computes without the GIL: then it is kept until that computation has ended. See LazyUse.
+#pragma once
+#include "python.h"
+#include "windrow/batching/lazy.h"
+
+namespace windrow::python {
+
+/// The turn of one graph. All members need the GIL.
+class LazyUse {
+ public:
+  /// Throws MisuseError while another thread computes.
+  void require_free() const {
+    if (computing_) throw MisuseError("a lazy graph that another thread computes; expected one thread at a time");
+  }
+  /// Drops a handle, now or later.
+  template <class Handle>
+  void drop(Handle&& handle) {
+    if (computing_) dropped_.emplace_back(std::make_shared<std::decay_t<Handle>>(std::move(handle)));
+  }
+
+  /// Held by a thread that computes without the GIL.
+  class Turn {
+   public:
+    explicit Turn(LazyUse& use) : use_(use) {
+      use.require_free();
+      use.computing_ = true;
+    }
+    ~Turn() {
+      use_.computing_ = false;
+      use_.dropped_.clear();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    LazyUse& use_;
+  };
+
+ private:
+  bool computing_ = false;
+  std::vector<std::shared_ptr<void>> dropped_;
+};
+
+/// A handle with its graph's turn: a LazyExpr or a LazyIndex.
+template <class Handle>
+class LazyHandle {
+ public:
+  LazyHandle(Handle handle, std::shared_ptr<LazyUse> use) : handle_(std::move(handle)), use_(std::move(use)) {}
+  LazyHandle(LazyHandle&&) noexcept = default;
+  LazyHandle& operator=(LazyHandle&&) = delete;
+  ~LazyHandle() {
+    if (use_ != nullptr) use_->drop(std::move(*handle_));
+  }
+
+  /// Throws MisuseError while another thread computes.
+  const Handle& get() const {
+    use_->require_free();
+    return *handle_;
+  }
+  const std::shared_ptr<LazyUse>& use() const { return use_; }
+
+ private:
+  std::optional<Handle> handle_;
+  std::shared_ptr<LazyUse> use_;
+};
+using LazyObject = LazyHandle<LazyExpr>;
+using LazyIndexObject = LazyHandle<LazyIndex>;
+
+class LazyArgument;
+
+/// For the operators of expression_operators.h: as LazyExprTypes, with the line of the Python program.
+struct LazyTypes {
+  using Result = LazyObject;
+  using Value = LazyArgument;
+  using Input = LazyArgument;
+  using Indices = LazyIndexObject;
+  using IndexRef = std::reference_wrapper<const LazyIndexObject>;
+  static LazyObject apply(const Operator& op, const LazyArgument& x, std::initializer_list<LazyArgument> in,
+                          std::initializer_list<IndexRef> indices = {}, const Attributes& attributes = {});
+  static LazyObject elementwise(const Operator& op, const LazyArgument& x, const LazyArgument& y);
+  static LazyObject dropout(const LazyArgument& x, const Dropout& how);
+  static Index width(const LazyArgument& x);
+
+ private:
+  static std::shared_ptr<LazyUse> use_of(std::initializer_list<LazyArgument> in);
+};
+
+/// An operand of a call: an expression, None for an empty one, a parameter or a function of parameters. It refers to
+/// the Python object, which the call keeps.
+class LazyArgument : ExpressionOperators<LazyTypes> {
+ public:
+  /// Returns whether the object is one of these.
+  bool set(nb::handle from) {
+    if (nb::isinstance<LazyObject>(from)) {
+      value_ = nb::inst_ptr<LazyObject>(from);
+    } else if (nb::isinstance<Parameter>(from)) {
+      parameter_ = nb::inst_ptr<Parameter>(from);
+    } else if (nb::isinstance<LazyWeight>(from)) {
+      weight_ = nb::inst_ptr<LazyWeight>(from);
+    } else {
+      return from.is_none();
+    }
+    return true;
+  }
+  lazy::OperandRef at(std::source_location line) const {
+    if (parameter_ != nullptr) return {*parameter_, line};
+    if (weight_ != nullptr) return {*weight_, line};
+    return {value_ != nullptr ? value_->get() : empty(), line};
+  }
+  /// Null unless it is an expression.
+  const LazyObject* value() const { return value_; }
+
+ private:
+  static const LazyExpr& empty() {
+    static const LazyExpr none;
+    return none;
+  }
+  const LazyObject* value_ = nullptr;
+  const Parameter* parameter_ = nullptr;
+  const LazyWeight* weight_ = nullptr;
+};
+
+/// Of an operand. For parameters alone, lets nanobind try the functions of parameters.
+inline std::shared_ptr<LazyUse> LazyTypes::use_of(std::initializer_list<LazyArgument> in) {
+  for (const LazyArgument& operand : in) {
+    if (operand.value() != nullptr) return operand.value()->use();
+  }
+  throw nb::next_overload();
+}
+
+inline LazyObject LazyTypes::apply(const Operator& op, const LazyArgument& x, std::initializer_list<LazyArgument> in,
+                                   std::initializer_list<IndexRef> indices, const Attributes& attributes) {
+  std::shared_ptr<LazyUse> use = use_of(in);
+  const std::source_location line = calling_line();
+  const LazyArgument* const first = in.begin();
+  const auto with_indices = [&](std::initializer_list<LazyIndex> list) {
+    if (in.size() == 1) return LazyExprTypes::apply(op, x.at(line), {first[0].at(line)}, list, attributes);
+    return LazyExprTypes::apply(op, x.at(line), {first[0].at(line), first[1].at(line)}, list, attributes);
+  };
+  LazyExpr result = indices.size() == 0 ? with_indices({}) : with_indices({indices.begin()->get().get()});
+  return {std::move(result), std::move(use)};
+}
+
+inline LazyObject LazyTypes::elementwise(const Operator& op, const LazyArgument& x, const LazyArgument& y) {
+  std::shared_ptr<LazyUse> use = use_of({x, y});
+  const std::source_location line = calling_line();
+  return {LazyExprTypes::elementwise(op, x.at(line), y.at(line)), std::move(use)};
+}
+
+inline LazyObject LazyTypes::dropout(const LazyArgument& x, const Dropout& how) {
+  std::shared_ptr<LazyUse> use = use_of({x});
+  return {LazyExprTypes::dropout(x.at(calling_line()), how), std::move(use)};
+}
+
+inline Index LazyTypes::width(const LazyArgument& x) { return LazyExprTypes::width(x.at(calling_line())); }
+
+}  // namespace windrow::python
+
+template <>
+struct nanobind::detail::type_caster<windrow::python::LazyArgument> {
+  NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("LazyExpr"))
+  bool from_python(handle from, std::uint8_t, cleanup_list*) noexcept { return value.set(from); }
+};

@@ -1,0 +1,118 @@
+"""Lazy expressions: networks that a program builds sample by sample, computed in batches across samples.
+
+>>> graph = windrow.LazyGraph(parameters)
+>>> losses = []
+>>> for sentence in minibatch:
+...     state = graph.zeros(32)
+...     for word in sentence:
+...         state = windrow.tanh(windrow.embedding(words, graph.index(word)) + state @ recurrent)
+...     losses.append(windrow.softmax_cross_entropy(state @ out, graph.index(label)))
+>>> graph.backward(losses)
+>>> parameters.sgd(0.1)
+
+A *cell* is a computation that a program repeats. It is written once, and a call records one operation:
+
+>>> @graph.cell
+... def step(cell):
+...     x, state = cell.operand(8), cell.operand(32)
+...     cell.result(windrow.tanh(x @ win + state @ recurrent))
+>>> state = step(x, state)
+
+A *sample* is a coroutine that reads its own values. When all samples wait, everything that they have recorded is
+computed in batches:
+
+>>> async def parse(sentence):
+...     while not done:
+...         scores = await windrow.value(model(state))
+...         state = advance(state, max(range(len(scores)), key=scores.__getitem__))
+...     return state
+>>> results = graph.run(parse(sentence) for sentence in minibatch)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Awaitable, Callable, Coroutine, Generator, Iterable, TypeVar
+
+from . import _windrow
+from ._errors import MisuseError
+
+T = TypeVar("T")
+
+
+class _Value:
+    """What a sample yields to run(): the expression whose value it waits for."""
+
+    def __init__(self, expression: _windrow.LazyExpr) -> None:
+        self.expression = expression
+
+    def __await__(self) -> Generator[_Value, list[float], list[float]]:
+        return (yield self)
+
+
+def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
+    """The value of a lazy expression, in a sample of LazyGraph.run(): ``scores = await windrow.value(x)``.
+
+    Raises OpError if it depends on an operator that failed.
+    """
+    return _Value(expression)
+
+
+class LazyGraph(_windrow.LazyGraph):
+    __doc__ = _windrow.LazyGraph.__doc__
+
+    def cell(self, body: Callable[[_windrow.CellBody], None]) -> Callable[..., Any]:
+        """Makes a cell of a function that takes a CellBody. Use it as a decorator.
+
+        The function asks the body for its operands and indices in the order in which calls pass them, and gives it its
+        results. It runs several times, and must do the same each time.
+        """
+        cell = self._cell(body.__name__, body)
+        cell.__doc__ = body.__doc__
+        return cell
+
+    def run(self, samples: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Runs coroutines, one for each sample, until all have ended. Returns their results, in their order.
+
+        Each runs until it awaits a value. When all wait, everything that they have recorded is computed, and all
+        continue. An exception ends its sample only; when all have ended, the first one is raised.
+        """
+        coroutines = list(samples)
+        results: list[Any] = [None] * len(coroutines)
+        errors: dict[int, BaseException] = {}
+        waiting: dict[int, _Value] = {}
+
+        def resume(i: int, resumed: Callable[[], Any]) -> None:
+            try:
+                waits_for = resumed()
+                if not isinstance(waits_for, _Value):
+                    coroutines[i].close()
+                    raise MisuseError(
+                        f"sample {i} awaits {type(waits_for).__name__}; expected windrow.value(x), or another coroutine"
+                    )
+                waiting[i] = waits_for
+            except StopIteration as ended:
+                results[i] = ended.value
+            except BaseException as error:  # of this sample alone
+                errors[i] = error
+                if not isinstance(error, Exception):
+                    raise
+
+        try:
+            for i, coroutine in enumerate(coroutines):
+                resume(i, lambda: coroutine.send(None))
+            while waiting:
+                self.flush()
+                ready, waiting = waiting, {}
+                for i, waits_for in ready.items():
+                    try:
+                        got = waits_for.expression.value()
+                    except Exception as error:
+                        resume(i, lambda: coroutines[i].throw(error))
+                    else:
+                        resume(i, lambda: coroutines[i].send(got))
+        finally:
+            for coroutine in coroutines:
+                coroutine.close()
+        if errors:
+            raise errors[min(errors)]
+        return results
