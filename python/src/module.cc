@@ -6,4 +6,7 @@ NB_MODULE(_windrow, m) {
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   bind_errors(m);
   bind_engine(m);
+  bind_devices(m);
+  bind_tensors(m);
+  bind_tensor_operators(m);
 }
