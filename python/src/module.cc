@@ -10,4 +10,6 @@ NB_MODULE(_windrow, m) {
   bind_tensors(m);
   bind_dlpack(m);
   bind_tensor_operators(m);
+  bind_tapes(m);
+  bind_random(m);
 }

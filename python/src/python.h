@@ -166,5 +166,7 @@ void bind_devices(nb::module_& m);
 void bind_tensors(nb::module_& m);
 void bind_dlpack(nb::module_& m);
 void bind_tensor_operators(nb::module_& m);
+void bind_tapes(nb::module_& m);
+void bind_random(nb::module_& m);
 
 }  // namespace windrow::python

@@ -2,8 +2,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "elements.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {
 namespace {
@@ -38,6 +41,70 @@ nb::object new_tensor(const InUse& use, Elements& elements, const std::string& n
   const std::source_location from = calling_line();
   use.pushing([&] { tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from); });
   return nb::cast(tensor);
+}
+
+/// The range [begin, end) that an index or a slice names.
+std::pair<Index, Index> range_of(nb::handle key, Index size) {
+  if (nb::isinstance<nb::slice>(key)) {
+    const auto [start, stop, step, length] = nb::borrow<nb::slice>(key).compute(static_cast<std::size_t>(size));
+    if (step != 1) {
+      throw MisuseError("a slice with step " + std::to_string(step) + "; expected step 1, since tensors view ranges");
+    }
+    return {start, start + static_cast<Index>(length)};
+  }
+  const Py_ssize_t index = PyNumber_AsSsize_t(key.ptr(), PyExc_IndexError);
+  if (index == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (index < -size || index >= size) {
+    throw nb::index_error(("index " + std::to_string(index) + " of " + std::to_string(size)).c_str());
+  }
+  const Index begin = index < 0 ? index + size : index;
+  return {begin, begin + 1};
+}
+
+template <class T>
+TensorOf<T> part_of(const TensorOf<T>& tensor, const nb::object& key) {
+  const bool both = PyTuple_Check(key.ptr());
+  const nb::tuple keys = both ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
+  if (keys.size() < 1 || keys.size() > 2) throw nb::index_error("a tensor has two dimensions: rows and columns");
+  const auto [begin, end] = range_of(keys[0], tensor.rows());
+  const TensorOf<T> rows = tensor.row_range(begin, end);
+  if (keys.size() == 1) return rows;
+  const auto [first, last] = range_of(keys[1], tensor.width());
+  return rows.column_range(first, last);
+}
+
+template <class T>
+nb::object filled(Index rows, Index width, T value, const Device* device, const std::string& name) {
+  const InUse use(device);
+  const TensorOf<T> tensor(use.device(), rows, width, OpName(name));
+  const std::source_location from = calling_line();
+  use.pushing([&] {
+    tensor.fill(
+        [value](const Matrix<T>& to) {
+          for (Index row = 0; row < to.rows; ++row) std::fill_n(to.row(row), to.width, value);
+        },
+        {}, {.name = "full", .pushed_at = from});
+  });
+  return nb::cast(tensor);
+}
+
+bool is_float(const std::string& type) {
+  if (type != "float32" && type != "int32") throw MisuseError("dtype '" + type + "'; expected 'float32' or 'int32'");
+  return type == "float32";
+}
+
+nb::object full(Index rows, Index width, double value, const Device* device, const std::string& type,
+                const std::string& name) {
+  if (is_float(type)) return filled<float>(rows, width, static_cast<float>(value), device, name);
+  const auto integer = static_cast<std::int32_t>(std::clamp(value, -2147483648.0, 2147483647.0));
+  if (integer != value) throw MisuseError("full: value " + std::to_string(value) + "; expected one of int32");
+  return filled<std::int32_t>(rows, width, integer, device, name);
+}
+
+nb::object empty(Index rows, Index width, const Device* device, const std::string& type, const std::string& name) {
+  const InUse use(device);
+  if (is_float(type)) return nb::cast(Tensor(use.device(), rows, width, OpName(name)));
+  return nb::cast(IntTensor(use.device(), rows, width, OpName(name)));
 }
 
 template <class T>
@@ -143,6 +210,8 @@ void bind(nb::module_& m, const char* doc) {
           "not push ops on the tensor in the block: they would run at the same time. To write without waiting, push a "
           "function: `engine.push(f, mutate=x)`; in f, edit() does not wait, and neither do numpy.from_dlpack(x) and "
           "numpy.asarray(x).")
+      .def("__getitem__", &part_of<T>,
+           "A view of rows, x[2:5] or x[-1], of columns, x[:, 0:3], or of both. Steps must be 1.")
       .def("__len__", &TensorOf<T>::rows)
       .def("__repr__",
            [](const TensorOf<T>& t) { return std::string("<windrow.") + class_name<T> + " " + shape_of(t) + ">"; });
@@ -166,11 +235,14 @@ TensorOf<T> copy_of(const TensorOf<T>& tensor) {
   const auto buffer =
       std::make_shared<Buffer>(use.engine(), tensor.buffer()->memory()->staging(), bytes, OpName("values"));
   const TensorOf<T> copy(buffer, tensor.rows(), tensor.width());
-  if (access_here(tensor.var())) {  // the op itself has the elements
+  const std::source_location from = calling_line();
+  const bool declared = access_here(tensor.var()).has_value(), here = tensor.view().on_host();
+  if (here && !declared) wait_for(use, tensor.var(), AccessKind::read, from);
+  // With the GIL, no other thread of Python pushes meanwhile.
+  if (declared || (here && EngineUse::is_idle(use.engine(), tensor.var(), nullptr))) {
     tensor.view().download(nullptr, reinterpret_cast<T*>(buffer->bytes().write()));
     return copy;
   }
-  const std::source_location from = calling_line();
   const auto download = [to = buffer->bytes(), view = tensor.view()](OpContext& op) {
     view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
   };
@@ -201,6 +273,10 @@ void bind_tensors(nb::module_& m) {
               "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
               "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them.");
   bind<std::int32_t>(m, "Rows of int32 elements, for indices such as labels and rows of a table. See Tensor.");
+  m.def("empty", &empty, "rows"_a, "width"_a, "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor",
+        "A new tensor that no op has written yet. Takes memory when one does.");
+  m.def("full", &full, "rows"_a, "width"_a, "value"_a, "device"_a = nb::none(), "dtype"_a = "float32",
+        "name"_a = "tensor", "A new tensor whose elements all have one value.");
   m.def(
       "tensor", &tensor_of, "data"_a, "device"_a = nb::none(), "name"_a = "tensor", nb::kw_only(), "dtype"_a = "",
       "A new tensor with a copy of the data: a number (1 x 1), a list of numbers (1 x n), a list of rows, or an array "
