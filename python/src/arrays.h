@@ -25,20 +25,11 @@ class InUse {
   const Device& device() const { return *device_; }
   Engine& engine() const { return *engine_; }
 
-  /// Calls `push`, which pushes ops; without the GIL if the engine runs them there.
-  template <class Push>
-  auto pushing(const Push& push) const {
-    std::optional<WithoutGil> without_gil;
-    if (serial_) without_gil.emplace();
-    return push();
-  }
-
  private:
   InUse(const Engine& engine, LaneId lane);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Device> device_;
-  bool serial_;
 };
 
 /// The host of an engine: made by the first call.
@@ -50,7 +41,7 @@ const Device& host_of(const EngineObject& engine);
 nb::object tensor_of(const nb::object& data, const Device* device, const std::string& name, const std::string& type);
 
 /// Waits for the earlier ops that change the variable, or with mutate, for all that use it.
-void wait_for(const InUse& use, Var var, AccessKind kind, std::source_location from);
+void wait_for(const InUse& use, Var var, AccessKind kind);
 
 /// The elements of a tensor in the host's memory.
 template <class T>

@@ -246,7 +246,7 @@ Viewed<T> viewed_for(const TensorOf<T>& tensor, AccessKind kind) {
     raise_buffer_error("a view of a tensor on device '" + use.device().name + "'; expected one in the host's memory");
   }
   if (!declared) {
-    wait_for(use, tensor.var(), writes ? AccessKind::mutate : AccessKind::read, calling_line());
+    wait_for(use, tensor.var(), writes ? AccessKind::mutate : AccessKind::read);
   } else if (writes && *declared == AccessKind::read) {
     throw MisuseError("edit() of a tensor in an op that only reads it; expected mutate=tensor in its push");
   }

@@ -6,6 +6,8 @@ NB_MODULE(_windrow, m) {
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   bind_errors(m);
   bind_engine(m);
+  bind_engine_life(m);
+  bind_graph(m);
   bind_devices(m);
   bind_tensors(m);
   bind_dlpack(m);

@@ -32,14 +32,14 @@ void set(const TensorOf<T>& tensor, const nb::object& data) {
   }
   const InUse use(tensor);
   const std::source_location from = calling_line();
-  use.pushing([&] { tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from); });
+  tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from);
 }
 
 template <class T>
 nb::object new_tensor(const InUse& use, Elements& elements, const std::string& name) {
   const TensorOf<T> tensor(use.device(), elements.rows, elements.width, OpName(name));
   const std::source_location from = calling_line();
-  use.pushing([&] { tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from); });
+  tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from);
   return nb::cast(tensor);
 }
 
@@ -78,13 +78,11 @@ nb::object filled(Index rows, Index width, T value, const Device* device, const 
   const InUse use(device);
   const TensorOf<T> tensor(use.device(), rows, width, OpName(name));
   const std::source_location from = calling_line();
-  use.pushing([&] {
-    tensor.fill(
-        [value](const Matrix<T>& to) {
-          for (Index row = 0; row < to.rows; ++row) std::fill_n(to.row(row), to.width, value);
-        },
-        {}, {.name = "full", .pushed_at = from});
-  });
+  tensor.fill(
+      [value](const Matrix<T>& to) {
+        for (Index row = 0; row < to.rows; ++row) std::fill_n(to.row(row), to.width, value);
+      },
+      {}, {.name = "full", .pushed_at = from});
   return nb::cast(tensor);
 }
 
@@ -220,13 +218,7 @@ void bind(nb::module_& m, const char* doc) {
 
 }  // namespace
 
-void wait_for(const InUse& use, Var var, AccessKind kind, std::source_location from) {
-  waiting([&](std::optional<std::chrono::nanoseconds> patience) {
-    if (patience) return use.engine().wait_for({{var, kind}}, *patience, from);
-    use.engine().wait({{var, kind}}, from);
-    return true;
-  });
-}
+void wait_for(const InUse& use, Var var, AccessKind kind) { wait_for(use.engine(), {{var, kind}}); }
 
 template <class T>
 TensorOf<T> copy_of(const TensorOf<T>& tensor) {
@@ -237,7 +229,7 @@ TensorOf<T> copy_of(const TensorOf<T>& tensor) {
   const TensorOf<T> copy(buffer, tensor.rows(), tensor.width());
   const std::source_location from = calling_line();
   const bool declared = access_here(tensor.var()).has_value(), here = tensor.view().on_host();
-  if (here && !declared) wait_for(use, tensor.var(), AccessKind::read, from);
+  if (here && !declared) wait_for(use, tensor.var(), AccessKind::read);
   // With the GIL, no other thread of Python pushes meanwhile.
   if (declared || (here && EngineUse::is_idle(use.engine(), tensor.var(), nullptr))) {
     tensor.view().download(nullptr, reinterpret_cast<T*>(buffer->bytes().write()));
@@ -248,11 +240,9 @@ TensorOf<T> copy_of(const TensorOf<T>& tensor) {
   };
   const Device& device = use.device();
   const LaneId lane = device.on_host() ? host_lane : device.copy_out.value_or(device.lane);
-  use.pushing([&] {
-    use.engine().push(download, {read(tensor.var()), overwrite(buffer->var())},
-                      {.name = "get", .lane = lane, .pushed_at = from});
-  });
-  wait_for(use, buffer->var(), AccessKind::read, from);
+  use.engine().push(download, {read(tensor.var()), overwrite(buffer->var())},
+                    {.name = "get", .lane = lane, .pushed_at = from});
+  wait_for(use, buffer->var(), AccessKind::read);
   return copy;
 }
 

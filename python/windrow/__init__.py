@@ -211,14 +211,22 @@ __all__ = [
 ]
 
 
+_PATIENCE_AT_EXIT = 10.0
+"""How many seconds pending ops have to end after the program."""
+
+
 def _at_exit() -> None:
     # Before Python ends, since ops may need it.
-    if not _windrow._close_all():
-        sys.stderr.write("windrow: ops did not end within 10 s after the program; the process ends without them\n")
+    if not _windrow._close_all(_PATIENCE_AT_EXIT):
+        sys.stderr.write("windrow: the process ends without ops that did not end after the program\n")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
 
 
 atexit.register(_at_exit)
-os.register_at_fork(before=_windrow._before_fork)
+os.register_at_fork(
+    before=_windrow._before_fork,
+    after_in_parent=_windrow._after_fork_in_parent,
+    after_in_child=_windrow._after_fork_in_child,
+)
