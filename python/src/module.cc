@@ -6,4 +6,6 @@ NB_MODULE(_windrow, m) {
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   bind_errors(m);
   bind_engine(m);
+  bind_vertex_function(m);
+  bind_graphs(m);
 }

@@ -146,5 +146,7 @@ void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
 
 void bind_errors(nb::module_& m);
 void bind_engine(nb::module_& m);
+void bind_graphs(nb::module_& m);
+void bind_vertex_function(nb::module_& m);
 
 }  // namespace windrow::python

@@ -20,7 +20,9 @@ from ._errors import (
     OutOfMemory,
     WaitCycleError,
 )
-from ._windrow import EngineStats, Graph, Stop, Var, default_engine
+from ._graphs import Graphs
+from ._vertex_function import VertexFunction, vertex_function
+from ._windrow import EngineStats, Graph, InputGraph, Stop, Var, Vertex, default_engine
 
 __all__ = [
     "Cancelled",
@@ -31,14 +33,19 @@ __all__ = [
     "Failure",
     "FileError",
     "Graph",
+    "Graphs",
+    "InputGraph",
     "MisuseError",
     "NotFiniteError",
     "OpError",
     "OutOfMemory",
     "Stop",
     "Var",
+    "Vertex",
+    "VertexFunction",
     "WaitCycleError",
     "default_engine",
+    "vertex_function",
 ]
 
 
