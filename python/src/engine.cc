@@ -8,6 +8,7 @@
 
 #include "python.h"
 #include "windrow/engine/graph.h"
+#include "windrow/ops/device.h"
 
 namespace windrow::python {
 namespace {
@@ -30,16 +31,6 @@ std::shared_ptr<void> release_gil_while_held() {
   return has_gil() ? std::make_shared<WithoutGil>() : nullptr;
 }
 
-}  // namespace
-
-/// Lives until the engine is closed.
-struct EngineObject::State {
-  std::shared_ptr<Engine> engine;  // calls under way share it
-  bool serial = false;  // so pushes run ops
-};
-
-namespace {
-
 /// All engines that are not closed. Guarded by the mutex.
 struct Engines {
   std::mutex mutex;
@@ -50,13 +41,13 @@ Engines& engines() {
   return *engines;
 }
 
+}  // namespace
+
 std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
   Engines& known = engines();
   const std::lock_guard lock(known.mutex);
   return {known.all.begin(), known.all.end()};
 }
-
-}  // namespace
 
 EngineObject::EngineObject(EngineOptions options) : state_(std::make_shared<State>()) {
   options.on_held = release_gil_while_held;
@@ -93,6 +84,7 @@ void EngineObject::close() {
     }
   });
   state_->engine = nullptr;
+  state_->devices.clear();
   {
     Engines& known = engines();
     const std::lock_guard lock(known.mutex);
@@ -276,6 +268,7 @@ bool close_all() {
       continue;
     }
     state->engine = nullptr;
+    state->devices.clear();
     engine.reset();
   }
   all_engines_ended();

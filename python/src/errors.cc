@@ -2,8 +2,11 @@
 #include <cstring>
 
 #include "python.h"
+#include "windrow/batching/runner.h"
 #include "windrow/engine/error.h"
 #include "windrow/memory/allocator.h"
+#include "windrow/models/datasets.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::python {
 namespace {
@@ -60,6 +63,9 @@ nb::object exception_of(const std::exception& error) {
   if (dynamic_cast<const Cancelled*>(&error)) return new_exception("Cancelled", error.what());
   if (dynamic_cast<const DeadlineError*>(&error)) return new_exception("DeadlineError", error.what());
   if (dynamic_cast<const OutOfMemory*>(&error)) return new_exception("OutOfMemory", error.what());
+  if (dynamic_cast<const NotFiniteError*>(&error)) return new_exception("NotFiniteError", error.what());
+  if (dynamic_cast<const FileError*>(&error)) return new_exception("FileError", error.what());
+  if (dynamic_cast<const DataError*>(&error)) return new_exception("DataError", error.what());
   if (dynamic_cast<const Error*>(&error)) return new_exception("Error", error.what());
   return nb::steal(PyObject_CallFunction(PyExc_RuntimeError, "s", error.what()));
 }

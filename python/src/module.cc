@@ -6,6 +6,14 @@ NB_MODULE(_windrow, m) {
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   bind_errors(m);
   bind_engine(m);
+  bind_devices(m);
+  bind_tensors(m);
+  bind_tensor_operators(m);
+  bind_parameters(m);
+  bind_expressions(m);
   bind_vertex_function(m);
   bind_graphs(m);
+  bind_runner(m);
+  bind_schedule(m);
+  bind_optimisers(m);
 }

@@ -1,6 +1,6 @@
 // Parameters as Python sees them, and whose turn it is to use them.
 #pragma once
-#include <initializer_list>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -53,6 +53,7 @@ class Turn {
   Turn& operator=(const Turn&) = delete;
 
  private:
+  Turn() = default;
   Turn(std::span<const SharedParameters> sets, ParametersObject* alone);
 
   std::vector<Turns*> taken_;  // in the order of addresses, so that no two threads wait for each other

@@ -26,6 +26,10 @@
 
 #include "windrow/engine/engine.h"
 
+namespace windrow {
+struct Device;
+}
+
 namespace windrow::python {
 
 namespace nb = nanobind;
@@ -132,11 +136,20 @@ class EngineObject {
   /// Waits for all ops, and ends the engine.
   void close();
 
-  struct State;
+  /// Lives until the engine is closed. Guarded by the GIL.
+  struct State {
+    std::shared_ptr<Engine> engine;                      // calls under way share it; null once it is closed
+    bool serial = false;                                 // so pushes run ops
+    std::vector<std::shared_ptr<const Device>> devices;  // the host first, if it was asked for
+  };
+  State& state() const { return *state_; }
 
  private:
   const std::shared_ptr<State> state_;
 };
+
+/// Those of all engines that are not closed.
+std::vector<std::shared_ptr<EngineObject::State>> all_engines();
 
 /// The engine that calls use which are given none: made by the first such call.
 EngineObject& default_engine();
@@ -146,7 +159,16 @@ void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
 
 void bind_errors(nb::module_& m);
 void bind_engine(nb::module_& m);
-void bind_graphs(nb::module_& m);
+void bind_devices(nb::module_& m);
+void bind_tensors(nb::module_& m);
+void bind_tensor_operators(nb::module_& m);
+void bind_parameters(nb::module_& m);
+void bind_expressions(nb::module_& m);
 void bind_vertex_function(nb::module_& m);
+void bind_graphs(nb::module_& m);
+void bind_runner(nb::module_& m);
+void bind_schedule(nb::module_& m);
+void bind_optimisers(nb::module_& m);
+void bind_checkpoints(nb::module_& m);
 
 }  // namespace windrow::python

@@ -74,11 +74,6 @@ nb::dict inputs_of(const VertexFunction& function) {
   return inputs;
 }
 
-template <class Expression>
-std::string shown(const char* name, const Expression& of) {
-  return "<windrow." + std::string(name) + ", " + to_string(of.type()) + ">";
-}
-
 void bind_vertex(nb::module_& m) {
   nb::class_<State>(m, "State", "A part of the state that a vertex hands to its consumers. Made by Vertex.state().")
       .def_prop_ro("width", &State::width);
@@ -139,12 +134,6 @@ void bind_vertex(nb::module_& m) {
 }  // namespace
 
 void bind_vertex_function(nb::module_& m) {
-  nb::class_<Expr>(m, "Expr", "A value of each vertex, or of each edge to a child, inside the body of a vertex function.")
-      .def_prop_ro("width", &Expr::width)
-      .def("__repr__", [](const Expr& of) { return shown("Expr", of); });
-  nb::class_<IndexExpr>(m, "IndexExpr", "An index that was pulled.")
-      .def_prop_ro("width", &IndexExpr::width)
-      .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
   bind_vertex(m);
   nb::class_<VertexFunction>(m, "VertexFunction",
                              "What one vertex of an input graph computes, traced once. Immutable.")
