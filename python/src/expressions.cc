@@ -111,6 +111,14 @@ void bind_expressions(nb::module_& m) {
   nb::class_<IndexExpr>(m, "IndexExpr", "An index that was pulled.")
       .def_prop_ro("width", &IndexExpr::width)
       .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
+  expr.def(
+      "__getitem__",
+      [](const Expr& x, const nb::slice& columns) {
+        const auto [begin, end, step, count] = columns.compute(static_cast<std::size_t>(x.width()));
+        if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
+        return slice(x, begin, begin + static_cast<Index>(count));
+      },
+      "columns"_a, "Columns of x: x[:8], x[8:16].");
   bind_operators<ExprTypes>(m, expr);
   bind_lists(m);
   bind_children(m);

@@ -99,6 +99,11 @@ nb::object from_arrays(nb::handle type, const VertexFunction& function, nb::hand
   return new_graphs(type, std::move(made));
 }
 
+/// What a function of windrow._display makes of an object.
+nb::object displayed(const char* function, nb::handle of) {
+  return nb::module_::import_("windrow._display").attr(function)(of);
+}
+
 nb::tuple structure(const OneGraph& of) {
   GraphData data = of.graph->structure();
   return nb::make_tuple(numpy_array(std::move(data.child_begin)), numpy_array(std::move(data.children)),
@@ -153,7 +158,15 @@ void bind_graphs(nb::module_& m) {
            nb::arg("name"), nb::sig("def index(self, name: str) -> numpy.typing.NDArray[numpy.int32]"),
            "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
            "function pulls none of this name.")
-      .def("_structure", &structure);
+      .def("_structure", &structure)
+      .def("dot", [](nb::handle self) { return displayed("graph_dot", self); }, nb::sig("def dot(self) -> str"),
+           "The graph in the language of Graphviz.")
+      .def("_repr_svg_", [](nb::handle self) { return displayed("graph_svg", self); },
+           nb::sig("def _repr_svg_(self) -> str"))
+      .def("__repr__", [](const OneGraph& of) {
+        return "<windrow.InputGraph, " + std::to_string(of.graph->vertices()) + " vertices, " +
+               std::to_string(of.graph->levels()) + " levels>";
+      });
   nb::class_<GraphsObject>(m, "Graphs", nb::is_weak_referenceable())
       .def("__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },
            nb::arg("graphs") = nb::make_tuple())

@@ -16,4 +16,6 @@ NB_MODULE(_windrow, m) {
   bind_runner(m);
   bind_schedule(m);
   bind_optimisers(m);
+  bind_checkpoints(m);
+  bind_datasets(m);
 }

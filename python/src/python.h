@@ -170,5 +170,6 @@ void bind_runner(nb::module_& m);
 void bind_schedule(nb::module_& m);
 void bind_optimisers(nb::module_& m);
 void bind_checkpoints(nb::module_& m);
+void bind_datasets(nb::module_& m);
 
 }  // namespace windrow::python

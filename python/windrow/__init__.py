@@ -7,6 +7,8 @@ import os
 import sys
 
 from . import _windrow, init
+from ._checkpoints import CheckpointFolder, CheckpointWriter
+from ._datasets import DependencyTreebank, Treebank, parse_brackets
 from ._engine import Engine
 from ._errors import (
     Cancelled,
@@ -28,6 +30,7 @@ from ._runner import Batches, Runner
 from ._vertex_function import VertexFunction, vertex_function
 from ._windrow import (
     Averages,
+    DependencySentence,
     Device,
     EngineStats,
     Expr,
@@ -39,13 +42,16 @@ from ._windrow import (
     Parameter,
     Plateau,
     RunnerStats,
+    SavedCheckpoint,
     Schedule,
+    Snapshot,
     State,
     Stop,
     Tensor,
     TypedGraph,
     Var,
     Vertex,
+    Vocabulary,
     Window2d,
     abs,
     add_channel_bias,
@@ -131,8 +137,12 @@ __all__ = [
     "Averages",
     "Batches",
     "Cancelled",
+    "CheckpointFolder",
+    "CheckpointWriter",
     "DataError",
     "DeadlineError",
+    "DependencySentence",
+    "DependencyTreebank",
     "Device",
     "Engine",
     "EngineStats",
@@ -158,15 +168,19 @@ __all__ = [
     "RmsProp",
     "Runner",
     "RunnerStats",
+    "SavedCheckpoint",
     "Schedule",
     "Sgd",
+    "Snapshot",
     "State",
     "Stop",
     "Tensor",
+    "Treebank",
     "TypedGraph",
     "Var",
     "Vertex",
     "VertexFunction",
+    "Vocabulary",
     "WaitCycleError",
     "Window2d",
     "abs",
@@ -216,6 +230,7 @@ __all__ = [
     "mean_children",
     "minimum",
     "mul_columns",
+    "parse_brackets",
     "pick",
     "pow",
     "relu",
