@@ -77,6 +77,8 @@ void bind_errors(nb::module_&) {
           std::rethrow_exception(thrown);
         } catch (const nb::python_error&) {
           throw;
+        } catch (const nb::cast_error&) {
+          PyErr_SetString(PyExc_TypeError, "an object of a wrong type in an argument; see the function's signature");
         } catch (const Error& error) {
           const nb::object made = exception_of(error);
           PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());

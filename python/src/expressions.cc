@@ -119,6 +119,9 @@ void bind_expressions(nb::module_& m) {
         return slice(x, begin, begin + static_cast<Index>(count));
       },
       "columns"_a, "Columns of x: x[:8], x[8:16].");
+  expr.def("__bool__", [](const Expr&) -> bool {
+    throw nb::type_error("an expression as a condition; expected none, since the body runs once for all vertices");
+  });
   bind_operators<ExprTypes>(m, expr);
   bind_lists(m);
   bind_children(m);

@@ -27,6 +27,12 @@ std::string shape_of(const nb::ndarray<nb::ro, nb::device::cpu>& array) {
   return text + (array.ndim() == 1 ? ",)" : ")");
 }
 
+/// NumPy's array of a list, for example. Lists without elements have no type of their own.
+nb::object from_numpy(nb::handle list) {
+  const nb::object array = nb::module_::import_("numpy").attr("asarray")(list);
+  return nb::cast<std::size_t>(array.attr("size")) == 0 ? array.attr("astype")("int32") : array;
+}
+
 }  // namespace
 
 template <class From, class To>
@@ -62,8 +68,9 @@ Column::Column(nb::handle array, const std::string& name, std::size_t dimensions
   const auto refuse = [&](const std::string& what) {
     throw nb::type_error(("'" + name + "' " + what).c_str());
   };
-  if (!nb::try_cast(array, array_)) {
-    refuse("is a " + std::string(nb::type_name(array.type()).c_str()) + "; expected an array in the host's memory");
+  if (!nb::try_cast(array, array_) && !nb::try_cast(from_numpy(array), array_)) {
+    refuse("is a " + std::string(nb::type_name(array.type()).c_str()) +
+           "; expected an array of numbers in the host's memory, or a list of them");
   }
   if (array_.ndim() != dimensions && array_.ndim() + 1 != dimensions) {
     refuse("has shape " + shape_of(array_) + "; expected " + std::to_string(dimensions) + " dimensions" +

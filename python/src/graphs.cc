@@ -158,7 +158,10 @@ void bind_graphs(nb::module_& m) {
            nb::arg("name"), nb::sig("def index(self, name: str) -> numpy.typing.NDArray[numpy.int32]"),
            "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
            "function pulls none of this name.")
-      .def("_structure", &structure)
+      .def("structure", &structure,
+           nb::sig("def structure(self) -> tuple[typing.Any, typing.Any, typing.Any]"),
+           "Three arrays of int32: child_offsets, (vertices + 1,), and children, (edges,), as for Graphs.from_arrays(); "
+           "and the kind of each vertex, (vertices,).")
       .def("dot", [](nb::handle self) { return displayed("graph_dot", self); }, nb::sig("def dot(self) -> str"),
            "The graph in the language of Graphviz.")
       .def("_repr_svg_", [](nb::handle self) { return displayed("graph_svg", self); },

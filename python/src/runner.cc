@@ -2,6 +2,7 @@
 #include "windrow/batching/runner.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
@@ -28,7 +29,14 @@ struct MinibatchObject {
 std::vector<SharedParameters> sets_of(nb::handle parameters) {
   if (nb::isinstance<ParametersHandle>(parameters)) return {nb::cast<ParametersHandle>(parameters).shared};
   std::vector<SharedParameters> sets;
-  for (const nb::handle one : nb::iter(parameters)) sets.push_back(nb::cast<ParametersHandle>(one).shared);
+  for (const nb::handle one : nb::iter(parameters)) {
+    if (!nb::isinstance<ParametersHandle>(one)) {
+      throw nb::type_error(("parameters are given as " + std::string(nb::type_name(one.type()).c_str()) +
+                            "; expected Parameters, or a list of them")
+                               .c_str());
+    }
+    sets.push_back(nb::cast<ParametersHandle>(one).shared);
+  }
   return sets;
 }
 

@@ -17,7 +17,7 @@ _colours = ("#9ecae1", "#fdd0a2", "#c7e9c0", "#dadaeb", "#fcbba1", "#d9d9d9", "#
 
 def _children(graph: InputGraph) -> tuple[list[list[int]], list[int]]:
     """The children of each vertex, without missing ones, and its kind."""
-    offsets, children, kinds = graph._structure()
+    offsets, children, kinds = graph.structure()
     listed = [
         [int(child) for child in children[offsets[v] : offsets[v + 1]] if child >= 0] for v in range(graph.vertices)
     ]

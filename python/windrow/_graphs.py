@@ -86,10 +86,10 @@ class Graphs(_windrow.Graphs):
                 raise MisuseError(f"from_arrays: {function.name} pulls no input '{name}'; expected {listed}")
         if numbering not in ("sample", "corpus"):
             raise MisuseError(f"from_arrays: numbering = {numbering!r}; expected 'sample' or 'corpus'")
-        children = _array(children)
         if child_offsets is None:
             import numpy
 
+            children = numpy.asarray(children)
             if len(children.shape) != 2:
                 raise MisuseError(
                     f"from_arrays: children have shape {tuple(children.shape)}; expected (vertices, arity) without "
@@ -98,11 +98,7 @@ class Graphs(_windrow.Graphs):
             vertices, arity = children.shape
             child_offsets = numpy.arange(vertices + 1, dtype=numpy.int64) * arity
             children = children.reshape(-1)
-        columns = {name: _array(column) for name, column in inputs.items()}
-        kinds = None if kinds is None else _array(kinds)
-        return cls._from_arrays(
-            cls, function, _array(offsets), _array(child_offsets), children, kinds, columns, numbering == "corpus"
-        )
+        return cls._from_arrays(cls, function, offsets, child_offsets, children, kinds, inputs, numbering == "corpus")
 
     @classmethod
     def from_lists(cls, function: VertexFunction, samples: Iterable[Mapping[str, Any]]) -> Graphs:
@@ -257,16 +253,6 @@ class Graphs(_windrow.Graphs):
         from ._display import graphs_html
 
         return graphs_html(self)
-
-
-def _array(numbers: Any) -> Any:
-    """An array for the C++ part, which views it."""
-    if hasattr(numbers, "__dlpack__") and hasattr(numbers, "shape"):
-        return numbers
-    import numpy
-
-    array = numpy.asarray(numbers)
-    return array.astype(numpy.int32) if array.size == 0 else array
 
 
 def _numbering(numbers: Numbers | None, what: str) -> Callable[[Any], int]:
