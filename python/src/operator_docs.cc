@@ -97,8 +97,9 @@ constexpr Doc docs[] = {
     {"transpose", "k x m -> m x k."},
     {"matmul_tn", "x transposed times y, a sum over all rows: n x k, n x m -> k x m."},
     {"embedding", "Row index[r] of the table x: m x w; n x 1 -> n x w."},
-    {"embedding_bag", "The sum of the rows of the table x that the columns of index name, -1 for none: m x w; n x b -> "
-                      "n x w."},
+    {"embedding_bag",
+     "The sum of the rows of the table x that the columns of index name, -1 for none: m x w; n x b -> "
+     "n x w."},
     {"gather_rows", "Row index[r] of x: m x w; n x 1 -> n x w."},
     {"scatter_rows", "Adds row r of x to row index[r] of zeros: n x w; n x 1 -> rows x w."},
     {"segment_sum", "The sum of rows [index[r][0], index[r][1]) of x: m x w; n x 2 -> n x w; zeros for none."},

@@ -35,10 +35,11 @@ class TapeObject {
 };
 
 void bind_tape(nb::module_& m) {
-  nb::class_<TapeObject>(m, "Tape",
-                         "Differentiates what operators do with watched tensors: `with windrow.Tape() as tape:`. In the "
-                         "with block, the operators of this thread are noted; backward() computes the gradients. For "
-                         "one backward pass.")
+  nb::class_<TapeObject>(
+      m, "Tape",
+      "Differentiates what operators do with watched tensors: `with windrow.Tape() as tape:`. In the "
+      "with block, the operators of this thread are noted; backward() computes the gradients. For "
+      "one backward pass.")
       .def(nb::init<const Device*>(), "device"_a = nb::none())
       .def("__enter__",
            [](nb::object self) {
@@ -46,23 +47,31 @@ void bind_tape(nb::module_& m) {
              return self;
            })
       .def("__exit__", [](TapeObject& tape, const nb::args&) { tape.exit(); })
-      .def("watch",
-           [](TapeObject& tape, const nb::args& tensors) {
-             for (const nb::handle tensor : tensors) tape.tape().watch(nb::cast<const Tensor&>(tensor));
-           },
-           "Asks for the gradients of tensors. They must not be views of a part, and not yet used in the with block.")
-      .def("backward", [](TapeObject& tape, const Tensor& loss) { tape.tape().backward(loss, calling_line()); },
-           "loss"_a,
-           "Pushes the ops that compute the gradients of the sum of the loss's elements. Raises MisuseError if the loss "
-           "depends on no watched tensor or on an operator without gradient, and in a second call.")
-      .def("backward_from",
-           [](TapeObject& tape, const std::vector<Tensor>& results, const Gradients& gradients) {
-             tape.tape().backward_from(results, gradients, calling_line());
-           },
-           "results"_a, "gradients"_a,
-           "The same for a part of a larger program: starts from the gradients of its results, None where there is none.")
-      .def("gradient", [](TapeObject& tape, const Tensor& of) { return tape.tape().gradient(of); }, "tensor"_a,
-           "The gradient of a watched tensor, of its shape; None if the loss does not depend on it. For reading.");
+      .def(
+          "watch",
+          [](TapeObject& tape, const nb::args& tensors) {
+            for (const nb::handle each : tensors) {
+              if (!nb::isinstance<Tensor>(each)) throw nb::type_error("watch() expects tensors of floats");
+            }
+            for (const nb::handle tensor : tensors) tape.tape().watch(nb::cast<const Tensor&>(tensor));
+          },
+          "Asks for the gradients of tensors. They must not be views of a part, and not yet used in the with block.")
+      .def(
+          "backward", [](TapeObject& tape, const Tensor& loss) { tape.tape().backward(loss, calling_line()); },
+          "loss"_a,
+          "Pushes the ops that compute the gradients of the sum of the loss's elements. Raises MisuseError if the loss "
+          "depends on no watched tensor or on an operator without gradient, and in a second call.")
+      .def(
+          "backward_from",
+          [](TapeObject& tape, const std::vector<Tensor>& results, const Gradients& gradients) {
+            tape.tape().backward_from(results, gradients, calling_line());
+          },
+          "results"_a, "gradients"_a,
+          "The same for a part of a larger program: starts from the gradients of its results, None where there is "
+          "none.")
+      .def(
+          "gradient", [](TapeObject& tape, const Tensor& of) { return tape.tape().gradient(of); }, "tensor"_a,
+          "The gradient of a watched tensor, of its shape; None if the loss does not depend on it. For reading.");
 }
 
 StaticOptions::Order order_of(const std::string& name) {
@@ -77,7 +86,8 @@ class StaticObject {
  public:
   StaticObject(const Device* device, nb::object function, const StaticOptions& options)
       : function_(std::move(function)),
-        program_(InUse(device).device(), [this](const StaticInputs& inputs) { return record(inputs); }, options) {}
+        program_(
+            InUse(device).device(), [this](const StaticInputs& inputs) { return record(inputs); }, options) {}
 
   nb::object operator()(const nb::tuple& arguments, std::uint64_t key) {
     StaticInputs inputs{.key = key};
@@ -99,9 +109,12 @@ class StaticObject {
     inputs.key ^= std::hash<std::string>()(arguments_);
     const std::vector<Tensor>& results = program_(inputs, calling_line());
     switch (returns_) {
-      case Returns::nothing: return nb::none();
-      case Returns::one: return nb::cast(results.front());
-      default: break;
+      case Returns::nothing:
+        return nb::none();
+      case Returns::one:
+        return nb::cast(results.front());
+      default:
+        break;
     }
     nb::list all;
     for (const Tensor& result : results) all.append(result);
@@ -174,14 +187,15 @@ void bind_static(nb::module_& m) {
       .def_ro("ops", &StaticStats::ops, "Operators of the recording that was used last.")
       .def_ro("planned_bytes", &StaticStats::planned_bytes, "Bytes of memory that its tensors share.");
   nb::class_<StaticObject>(m, "_Static", nb::type_slots(static_slots))
-      .def("__init__",
-           [](StaticObject* self, const Device* device, nb::object function, const std::string& order,
-              std::size_t most_recordings, const std::string& name) {
-             new (self) StaticObject(
-                 device, std::move(function),
-                 {.order = order_of(order), .most_recordings = most_recordings, .name = OpName(name)});
-           },
-           "device"_a.none(), "function"_a, "order"_a, "most_recordings"_a, "name"_a)
+      .def(
+          "__init__",
+          [](StaticObject* self, const Device* device, nb::object function, const std::string& order,
+             std::size_t most_recordings, const std::string& name) {
+            new (self)
+                StaticObject(device, std::move(function),
+                             {.order = order_of(order), .most_recordings = most_recordings, .name = OpName(name)});
+          },
+          "device"_a.none(), "function"_a, "order"_a, "most_recordings"_a, "name"_a)
       .def("__call__", &StaticObject::operator(), "arguments"_a, "key"_a)
       .def("stats", &StaticObject::stats);
 }

@@ -30,7 +30,7 @@ bool is_column_of(const Tensor& y, const Tensor& x) { return y.width() == 1 && y
 
 /// An array of another library as a tensor beside x. Throws nb::next_overload for other objects.
 Tensor beside(const Tensor& x, const nb::object& array) {
-  if (!is_array(array)) throw nb::next_overload();
+  if (!is_array(array) || nb::isinstance<IntTensor>(array)) throw nb::next_overload();
   Elements elements = elements_of(array, "float32");
   const InUse use(x);
   const Tensor made(use.device(), elements.rows, elements.width, "array");
@@ -42,9 +42,9 @@ Tensor beside(const Tensor& x, const nb::object& array) {
 /// Operators of tensors with arrays.
 void bind_with_arrays(nb::class_<Tensor>& tensor) {
   const auto def = [&tensor](const char* name, auto function) {
-    tensor.def(name,
-               [function](const Tensor& x, const nb::object& y) { return function(Array(x), Array(beside(x, y))); },
-               nb::is_operator());
+    tensor.def(
+        name, [function](const Tensor& x, const nb::object& y) { return function(Array(x), Array(beside(x, y))); },
+        nb::is_operator());
   };
   def("__add__", [](const Array& x, const Array& y) { return x + y; });
   def("__radd__", [](const Array& y, const Array& x) { return x + y; });
@@ -71,29 +71,35 @@ std::vector<Tensor> tensors_of(const nb::args& arguments) {
 
 /// Operators that expressions lack, or have with other operands.
 void bind_others(nb::module_& m) {
-  m.def("concat",
-        [](const nb::args& parts) {
-          std::vector<Tensor> in = tensors_of(parts);
-          if (in.empty()) throw MisuseError("concat of nothing; expected one value or more");
-          return apply_to_tensors(op::concat, {.in = std::move(in)});
-        },
-        doc_of("concat"));
-  m.def("mean",
-        [](const Array& x) {
-          if (x.tensor().width() == 0) throw MisuseError("mean of a tensor of width 0; expected a column or more");
-          return 1 / static_cast<double>(x.tensor().width()) * Array(row_sum(x));
-        },
-        "x"_a, doc_of("mean"));
-  m.def("transpose", [](const Tensor& x) { return apply_to_tensors(op::transpose, {.in = {x}}); }, "x"_a,
-        doc_of("transpose"));
-  m.def("matmul_tn", [](const Tensor& x, const Tensor& y) { return apply_to_tensors(op::matmul_tn, {.in = {x, y}}); },
-        "x"_a, "y"_a, doc_of("matmul_tn"));
+  m.def(
+      "concat",
+      [](const nb::args& parts) {
+        std::vector<Tensor> in = tensors_of(parts);
+        if (in.empty()) throw MisuseError("concat of nothing; expected one value or more");
+        return apply_to_tensors(op::concat, {.in = std::move(in)});
+      },
+      doc_of("concat"));
+  m.def(
+      "mean",
+      [](const Array& x) {
+        if (x.tensor().width() == 0) throw MisuseError("mean of a tensor of width 0; expected a column or more");
+        return 1 / static_cast<double>(x.tensor().width()) * Array(row_sum(x));
+      },
+      "x"_a, doc_of("mean"));
+  m.def(
+      "transpose", [](const Tensor& x) { return apply_to_tensors(op::transpose, {.in = {x}}); }, "x"_a,
+      doc_of("transpose"));
+  m.def(
+      "matmul_tn",
+      [](const Tensor& x, const Tensor& y) {
+        return apply_to_tensors(op::matmul_tn, {.in = {x, y}});
+      },
+      "x"_a, "y"_a, doc_of("matmul_tn"));
   const auto def = [&m](const char* name, const Operator& op) {
-    m.def(name,
-          [&op](const Tensor& x, const IntTensor& rows) {
-            return apply_to_tensors(op, {.in = {x}, .indices = {rows}});
-          },
-          "x"_a, "index"_a, doc_of(name));
+    m.def(
+        name,
+        [&op](const Tensor& x, const IntTensor& rows) { return apply_to_tensors(op, {.in = {x}, .indices = {rows}}); },
+        "x"_a, "index"_a, doc_of(name));
   };
   def("embedding", op::embedding);
   def("embedding_bag", op::embedding_bag);
@@ -101,25 +107,28 @@ void bind_others(nb::module_& m) {
   def("segment_sum", op::segment_sum);
   def("segment_mean", op::segment_mean);
   def("segment_max", op::segment_max);
-  m.def("scatter_rows",
-        [](const Tensor& x, const IntTensor& index, Index rows) {
-          return apply_to_tensors(op::scatter_rows,
-                                  {.in = {x}, .indices = {index}, .attributes = op::to_rows(Rows::count(rows))});
-        },
-        "x"_a, "index"_a, "rows"_a, doc_of("scatter_rows"));
-  m.def("broadcast_to", [](const Tensor& x, Index rows, Index width) { return spread(x, rows, width); }, "x"_a,
-        "rows"_a, "width"_a, doc_of("broadcast_to"));
-  m.def("sgd",
-        [](const Tensor& parameter, const Tensor& gradient, double rate, double decay) {
-          const InUse use(parameter);
-          const std::source_location from = calling_line();
-          use.pushing([&] {
-            windrow::apply(use.device(), op::sgd,
-                           {.in = {gradient}, .attributes = op::at_rate(rate, decay), .write = Write::add}, parameter,
-                           from);
-          });
-        },
-        "parameter"_a, "gradient"_a, "rate"_a, "decay"_a = 0.0, doc_of("sgd"));
+  m.def(
+      "scatter_rows",
+      [](const Tensor& x, const IntTensor& index, Index rows) {
+        return apply_to_tensors(op::scatter_rows,
+                                {.in = {x}, .indices = {index}, .attributes = op::to_rows(Rows::count(rows))});
+      },
+      "x"_a, "index"_a, "rows"_a, doc_of("scatter_rows"));
+  m.def(
+      "broadcast_to", [](const Tensor& x, Index rows, Index width) { return spread(x, rows, width); }, "x"_a, "rows"_a,
+      "width"_a, doc_of("broadcast_to"));
+  m.def(
+      "sgd",
+      [](const Tensor& parameter, const Tensor& gradient, double rate, double decay) {
+        const InUse use(parameter);
+        const std::source_location from = calling_line();
+        use.pushing([&] {
+          windrow::apply(use.device(), op::sgd,
+                         {.in = {gradient}, .attributes = op::at_rate(rate, decay), .write = Write::add}, parameter,
+                         from);
+        });
+      },
+      "parameter"_a, "gradient"_a, "rate"_a, "decay"_a = 0.0, doc_of("sgd"));
 }
 
 }  // namespace
