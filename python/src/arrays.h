@@ -52,6 +52,29 @@ nb::object tensor_of(const nb::object& data, const Device* device, const std::st
 /// Waits for the earlier ops that change the variable, or with mutate, for all that use it.
 void wait_for(const InUse& use, Var var, AccessKind kind, std::source_location from);
 
+/// The elements of a tensor in the host's memory.
+template <class T>
+struct Viewed {
+  TensorOf<T> tensor;  // keeps the memory
+  Matrix<T> elements;
+  bool read_only;
+};
+/// For a view of the elements. Waits for the earlier ops that write the tensor or, unless the kind is read, for all
+/// earlier ops on it; then the elements may be written, and are zeros if no op has written them. In an op that declares
+/// an access to the tensor, does not wait. Throws OpError if an earlier op failed, and MisuseError if nothing was
+/// written that is to be read, and if the op only reads what is to be written.
+template <class T>
+Viewed<T> viewed_for(const TensorOf<T>& tensor, AccessKind kind);
+
+/// A tensor of contiguous rows in the host's memory that nothing else uses, with the elements that earlier ops write.
+/// Waits for it.
+template <class T>
+TensorOf<T> copy_of(const TensorOf<T>& tensor);
+
+/// DLPack.
+template <class T>
+void bind_exchange(nb::class_<TensorOf<T>>& tensor);
+
 class Array;
 
 /// For the operators of expression_operators.h, applied to tensors: by the innermost active Tape, or else by apply() of

@@ -161,7 +161,7 @@ void push(EngineObject& engine, nb::object function, nb::handle reads, nb::handl
   add_accesses(accesses, commutes, AccessKind::commute);
   const PushOptions options = push_options(name, priority, stop, deadline, run_always);
   const std::shared_ptr<Engine> shared = engine.share();
-  OpFunction op = op_of(std::move(function));
+  OpFunction op = op_of(std::move(function), accesses);
   std::optional<WithoutGil> without_gil;
   if (engine.runs_ops_in_push()) without_gil.emplace();
   shared->push(std::move(op), accesses, options);

@@ -14,6 +14,8 @@ std::atomic<bool> engines_ended{false};
 thread_local int ops_inside = 0, without_gil = 0;
 thread_local std::vector<Kept>* capturing_into = nullptr;
 thread_local bool is_worker = false;
+/// The accesses of the Python op that runs innermost on this thread.
+thread_local const std::vector<Access>* accesses_here = nullptr;
 
 /// What threads without the GIL have left: a stack without locks, since a thread may be in a fork or hold the engine's
 /// locks.
@@ -54,16 +56,20 @@ void enter_python() {
   static thread_local const State state;
 }
 
-void call(PyObject* function) {
-  if (!nb::steal(PyObject_CallNoArgs(function)).is_valid()) throw take_python_error();
+void call(PyObject* function, const std::vector<Access>& accesses) {
+  const auto* const outer = std::exchange(accesses_here, &accesses);
+  const bool done = nb::steal(PyObject_CallNoArgs(function)).is_valid();
+  accesses_here = outer;
+  if (!done) throw take_python_error();
 }
 
 /// The function of an op that runs once. Its object is released in the op, which has the GIL; or dropped, if the op
 /// never runs.
 class OnceOp {
  public:
-  explicit OnceOp(PyObject* function) : function_(function) {}
-  OnceOp(OnceOp&& other) noexcept : function_(std::exchange(other.function_, nullptr)) {}
+  OnceOp(PyObject* function, std::vector<Access> accesses) : function_(function), accesses_(std::move(accesses)) {}
+  OnceOp(OnceOp&& other) noexcept
+      : function_(std::exchange(other.function_, nullptr)), accesses_(std::move(other.accesses_)) {}
   OnceOp& operator=(OnceOp&&) = delete;
   ~OnceOp() {
     if (function_ != nullptr) drop_object(function_);
@@ -72,11 +78,12 @@ class OnceOp {
   void operator()(OpContext&) {
     const InPython python;
     const nb::object function = nb::steal(std::exchange(function_, nullptr));
-    call(function.ptr());
+    call(function.ptr(), accesses_);
   }
 
  private:
   PyObject* function_;
+  std::vector<Access> accesses_;
 };
 
 }  // namespace
@@ -130,13 +137,22 @@ PythonError take_python_error() {
   return {text, Kept(nb::borrow(error.value()))};
 }
 
-OpFunction op_of(nb::object function) {
+std::optional<AccessKind> access_here(Var var) {
+  if (accesses_here == nullptr) return std::nullopt;
+  std::optional<AccessKind> found;
+  for (const Access& access : *accesses_here) {
+    if (access.var == var && (!found || *found == AccessKind::read)) found = access.kind;
+  }
+  return found;
+}
+
+OpFunction op_of(nb::object function, std::vector<Access> accesses) {
   if (PyCallable_Check(function.ptr()) == 0) throw nb::type_error("push() expects a function without parameters");
-  if (capturing_into == nullptr) return OnceOp(function.release().ptr());
+  if (capturing_into == nullptr) return OnceOp(function.release().ptr(), std::move(accesses));
   const Kept& kept = capturing_into->emplace_back(std::move(function));
-  return [kept](OpContext&) {
+  return [kept, accesses = std::move(accesses)](OpContext&) {
     const InPython python;
-    call(kept.ptr());
+    call(kept.ptr(), accesses);
   };
 }
 

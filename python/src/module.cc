@@ -8,7 +8,10 @@ NB_MODULE(_windrow, m) {
   bind_engine(m);
   bind_devices(m);
   bind_tensors(m);
+  bind_dlpack(m);
   bind_tensor_operators(m);
+  bind_tapes(m);
+  bind_random(m);
   bind_parameters(m);
   bind_expressions(m);
   bind_vertex_function(m);

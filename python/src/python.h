@@ -57,7 +57,10 @@ void all_engines_ended();
 
 /// A Python function as an op's function: takes the GIL while it runs, and ends its references to Python before it
 /// returns. An exception becomes the op's failure, and is the cause of the error that a wait raises.
-OpFunction op_of(nb::object function);
+/// `accesses` are those of the op.
+OpFunction op_of(nb::object function, std::vector<Access> accesses);
+/// The access to a variable of the Python op that runs on this thread; empty outside ops, and if it declares none.
+std::optional<AccessKind> access_here(Var var);
 
 /// A C++ exception that carries a Python one. Needs no GIL to be copied or destroyed.
 class PythonError : public Error {
@@ -161,7 +164,10 @@ void bind_errors(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_devices(nb::module_& m);
 void bind_tensors(nb::module_& m);
+void bind_dlpack(nb::module_& m);
 void bind_tensor_operators(nb::module_& m);
+void bind_tapes(nb::module_& m);
+void bind_random(nb::module_& m);
 void bind_parameters(nb::module_& m);
 void bind_expressions(nb::module_& m);
 void bind_vertex_function(nb::module_& m);
