@@ -2,9 +2,12 @@
 #include <cstring>
 
 #include "python.h"
+#include "windrow/batching/runner.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/internal/weak_op_error.h"
 #include "windrow/memory/allocator.h"
+#include "windrow/models/datasets.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::python {
 namespace {
@@ -84,6 +87,9 @@ nb::object exception_of(const std::exception& error) {
   if (dynamic_cast<const Cancelled*>(&error)) return new_exception("Cancelled", error.what());
   if (dynamic_cast<const DeadlineError*>(&error)) return new_exception("DeadlineError", error.what());
   if (dynamic_cast<const OutOfMemory*>(&error)) return new_exception("OutOfMemory", error.what());
+  if (dynamic_cast<const NotFiniteError*>(&error)) return new_exception("NotFiniteError", error.what());
+  if (dynamic_cast<const FileError*>(&error)) return new_exception("FileError", error.what());
+  if (dynamic_cast<const DataError*>(&error)) return new_exception("DataError", error.what());
   if (dynamic_cast<const Error*>(&error)) return new_exception("Error", error.what());
   return nb::steal(PyObject_CallFunction(PyExc_RuntimeError, "s", error.what()));
 }
@@ -112,6 +118,8 @@ void bind_errors(nb::module_&) {
           std::rethrow_exception(thrown);
         } catch (const nb::python_error&) {
           throw;
+        } catch (const nb::cast_error&) {
+          PyErr_SetString(PyExc_TypeError, "an object of a wrong type in an argument; see the function's signature");
         } catch (const Error& error) {
           const nb::object made = exception_of(error);
           PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());

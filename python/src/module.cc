@@ -14,4 +14,13 @@ NB_MODULE(_windrow, m) {
   bind_tensor_operators(m);
   bind_tapes(m);
   bind_random(m);
+  bind_parameters(m);
+  bind_expressions(m);
+  bind_vertex_function(m);
+  bind_graphs(m);
+  bind_runner(m);
+  bind_schedule(m);
+  bind_optimisers(m);
+  bind_checkpoints(m);
+  bind_datasets(m);
 }

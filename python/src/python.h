@@ -191,5 +191,14 @@ void bind_dlpack(nb::module_& m);
 void bind_tensor_operators(nb::module_& m);
 void bind_tapes(nb::module_& m);
 void bind_random(nb::module_& m);
+void bind_parameters(nb::module_& m);
+void bind_expressions(nb::module_& m);
+void bind_vertex_function(nb::module_& m);
+void bind_graphs(nb::module_& m);
+void bind_runner(nb::module_& m);
+void bind_schedule(nb::module_& m);
+void bind_optimisers(nb::module_& m);
+void bind_checkpoints(nb::module_& m);
+void bind_datasets(nb::module_& m);
 
 }  // namespace windrow::python

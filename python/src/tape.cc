@@ -50,6 +50,9 @@ void bind_tape(nb::module_& m) {
       .def(
           "watch",
           [](TapeObject& tape, const nb::args& tensors) {
+            for (const nb::handle each : tensors) {
+              if (!nb::isinstance<Tensor>(each)) throw nb::type_error("watch() expects tensors of floats");
+            }
             for (const nb::handle tensor : tensors) tape.tape().watch(nb::cast<const Tensor&>(tensor));
           },
           "Asks for the gradients of tensors. They must not be views of a part, and not yet used in the with block.")

@@ -30,7 +30,7 @@ bool is_column_of(const Tensor& y, const Tensor& x) { return y.width() == 1 && y
 
 /// An array of another library as a tensor beside x. Throws nb::next_overload for other objects.
 Tensor beside(const Tensor& x, const nb::object& array) {
-  if (!is_array(array)) throw nb::next_overload();
+  if (!is_array(array) || nb::isinstance<IntTensor>(array)) throw nb::next_overload();
   Elements elements = elements_of(array, "float32");
   const InUse use(x);
   const Tensor made(use.device(), elements.rows, elements.width, "array");

@@ -33,6 +33,10 @@ class FileError(Error, OSError):
     """A file that is missing, cannot be written, or does not contain what it should."""
 
 
+class DataError(Error, ValueError):
+    """Malformed data in a file or text: the text says where, what is wrong, and what was expected."""
+
+
 class NotFiniteError(Error, ArithmeticError):
     """A loss that is infinite or NaN. The text names the vertex that it comes from."""
 
