@@ -100,7 +100,7 @@ struct Bytes::State {
         name(called),
         watcher(by),
         on_host(block->memory().on_host()),
-        fills_freed(on_host && (is_debug_build || watcher)),
+        fills_freed(on_host && (is_debug_build || watcher) && !block->memory().borrowed()),
         lane(on) {}
   ~State() { end_life(); }
   State(const State&) = delete;

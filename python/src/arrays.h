@@ -25,20 +25,11 @@ class InUse {
   const Device& device() const { return *device_; }
   Engine& engine() const { return *engine_; }
 
-  /// Calls `push`, which pushes ops; without the GIL if the engine runs them there.
-  template <class Push>
-  auto pushing(const Push& push) const {
-    std::optional<WithoutGil> without_gil;
-    if (serial_) without_gil.emplace();
-    return push();
-  }
-
  private:
   InUse(const Engine& engine, LaneId lane);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Device> device_;
-  bool serial_;
 };
 
 /// The host of an engine: made by the first call.
@@ -50,7 +41,30 @@ const Device& host_of(const EngineObject& engine);
 nb::object tensor_of(const nb::object& data, const Device* device, const std::string& name, const std::string& type);
 
 /// Waits for the earlier ops that change the variable, or with mutate, for all that use it.
-void wait_for(const InUse& use, Var var, AccessKind kind, std::source_location from);
+void wait_for(const InUse& use, Var var, AccessKind kind);
+
+/// The elements of a tensor in the host's memory.
+template <class T>
+struct Viewed {
+  TensorOf<T> tensor;  // keeps the memory
+  Matrix<T> elements;
+  bool read_only;
+};
+/// For a view of the elements. Waits for the earlier ops that write the tensor or, unless the kind is read, for all
+/// earlier ops on it; then the elements may be written, and are zeros if no op has written them. In an op that declares
+/// an access to the tensor, does not wait. Throws OpError if an earlier op failed, and MisuseError if nothing was
+/// written that is to be read, and if the op only reads what is to be written.
+template <class T>
+Viewed<T> viewed_for(const TensorOf<T>& tensor, AccessKind kind);
+
+/// A tensor of contiguous rows in the host's memory that nothing else uses, with the elements that earlier ops write.
+/// Waits for it.
+template <class T>
+TensorOf<T> copy_of(const TensorOf<T>& tensor);
+
+/// DLPack.
+template <class T>
+void bind_exchange(nb::class_<TensorOf<T>>& tensor);
 
 class Array;
 

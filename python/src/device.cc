@@ -35,7 +35,6 @@ const Device& host_of(const EngineObject& engine) {
 InUse::InUse(const Engine& engine, LaneId lane) {
   const std::shared_ptr<State> state = find(&engine);
   engine_ = state->engine;
-  serial_ = state->serial;
   const auto of_lane = [&](const auto& device) { return device->memory_lane() == lane; };
   const auto found = std::ranges::find_if(state->devices, of_lane);
   device_ = found == state->devices.end() ? host_of(*state) : *found;
@@ -46,13 +45,11 @@ InUse::InUse(const Device* device) {
     EngineObject& engine = default_engine();
     engine_ = engine.share();
     device_ = host_of(engine.state());
-    serial_ = engine.runs_ops_in_push();
     return;
   }
   const std::shared_ptr<State> state = find(device->engine.get());
   engine_ = state->engine;
   device_ = std::make_shared<const Device>(*device);
-  serial_ = state->serial;
 }
 
 void bind_devices(nb::module_& m) {

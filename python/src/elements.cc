@@ -202,11 +202,11 @@ class Nested {
   bool integers_ = true;
 };
 
+}  // namespace
+
 bool is_array(nb::handle data) {
   return nb::hasattr(data, "__dlpack__") || nb::hasattr(data, "__array_interface__") || nb::hasattr(data, "__array__");
 }
-
-}  // namespace
 
 Elements elements_of(const nb::object& data, const std::string& type) {
   if (!type.empty() && type != "float32" && type != "int32") {

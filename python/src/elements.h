@@ -21,4 +21,7 @@ struct Elements {
 /// for integers beyond int32; TypeError for other objects.
 Elements elements_of(const nb::object& data, const std::string& type);
 
+/// Whether the object is an array of some library: it has DLPack or NumPy's array interface.
+bool is_array(nb::handle data);
+
 }  // namespace windrow::python

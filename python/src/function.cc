@@ -1,16 +1,20 @@
 // Python objects and functions that C++ threads hold.
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
 #include "python.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {
 namespace {
 
 std::atomic<bool> engines_ended{false};
 
-/// How many ops of Python, and scopes without the GIL, are open on this thread; and where the innermost capture collects
-/// functions.
+/// How many ops of Python, and scopes without the GIL, are open on this thread; and where the innermost capture
+/// collects functions.
 thread_local int ops_inside = 0, without_gil = 0;
 thread_local std::vector<Kept>* capturing_into = nullptr;
 thread_local bool is_worker = false;
@@ -20,6 +24,7 @@ thread_local bool is_worker = false;
 struct Dropped {
   PyObject* object = nullptr;
   PyThreadState* state = nullptr;  // of a thread that has ended
+  pid_t process = 0;               // of the state: a forked child frees all states of other threads by itself
   Dropped* next = nullptr;
 };
 std::atomic<Dropped*> all_dropped{nullptr};
@@ -33,11 +38,7 @@ void drop(Dropped* what) {
   what->next = all_dropped.load(std::memory_order_relaxed);
   while (!all_dropped.compare_exchange_weak(what->next, what, std::memory_order_release)) {
   }
-  if (what->next == nullptr) Py_AddPendingCall(release_in_main_thread, nullptr);
-}
-void drop_object(PyObject* object) {
-  if (engines_ended && has_gil()) return Py_DECREF(object);
-  drop(new Dropped{.object = object});
+  if (what->next == nullptr && !engines_ended) Py_AddPendingCall(release_in_main_thread, nullptr);
 }
 
 /// Gives a worker a thread state of Python that it keeps: to make one for each op takes several microseconds.
@@ -48,22 +49,29 @@ void enter_python() {
       PyGILState_Ensure();
       state = PyEval_SaveThread();
     }
-    ~State() { drop(new Dropped{.state = state}); }
+    ~State() { drop(new Dropped{.state = state, .process = ::getpid()}); }
     PyThreadState* state;
   };
   static thread_local const State state;
 }
 
-void call(PyObject* function) {
-  if (!nb::steal(PyObject_CallNoArgs(function)).is_valid()) throw take_python_error();
+/// The accesses of the Python op that runs innermost on this thread.
+thread_local const std::vector<Access>* accesses_here = nullptr;
+
+void call(PyObject* function, const std::vector<Access>& accesses) {
+  const auto* const outer = std::exchange(accesses_here, &accesses);
+  const bool done = nb::steal(PyObject_CallNoArgs(function)).is_valid();
+  accesses_here = outer;
+  if (!done) throw_python_error();
 }
 
 /// The function of an op that runs once. Its object is released in the op, which has the GIL; or dropped, if the op
 /// never runs.
 class OnceOp {
  public:
-  explicit OnceOp(PyObject* function) : function_(function) {}
-  OnceOp(OnceOp&& other) noexcept : function_(std::exchange(other.function_, nullptr)) {}
+  OnceOp(PyObject* function, std::vector<Access> accesses) : function_(function), accesses_(std::move(accesses)) {}
+  OnceOp(OnceOp&& other) noexcept
+      : function_(std::exchange(other.function_, nullptr)), accesses_(std::move(other.accesses_)) {}
   OnceOp& operator=(OnceOp&&) = delete;
   ~OnceOp() {
     if (function_ != nullptr) drop_object(function_);
@@ -72,11 +80,12 @@ class OnceOp {
   void operator()(OpContext&) {
     const InPython python;
     const nb::object function = nb::steal(std::exchange(function_, nullptr));
-    call(function.ptr());
+    call(function.ptr(), accesses_);
   }
 
  private:
   PyObject* function_;
+  std::vector<Access> accesses_;
 };
 
 }  // namespace
@@ -84,15 +93,28 @@ class OnceOp {
 InPython::InPython() {
   if (PyGILState_GetThisThreadState() == nullptr) enter_python();
   with_gil_.emplace();
+  without_outside_ = std::exchange(without_gil, 0);
   release_dropped();
   ++ops_inside;
 }
-InPython::~InPython() { --ops_inside; }
+InPython::~InPython() {
+  --ops_inside;
+  without_gil = without_outside_;
+}
 
 WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) { ++without_gil; }
-WithoutGil::~WithoutGil() {
+WithoutGil::~WithoutGil() { take_back(); }
+void WithoutGil::take_back() {
   --without_gil;
   PyEval_RestoreThread(state_);
+}
+bool WithoutGil::handle_signals() {
+  take_back();
+  release_dropped();
+  const bool good = PyErr_CheckSignals() == 0;
+  state_ = PyEval_SaveThread();
+  ++without_gil;
+  return good;
 }
 
 bool has_gil() {
@@ -108,6 +130,12 @@ void all_engines_ended() {
   engines_ended = true;
   release_dropped();
 }
+bool have_all_engines_ended() { return engines_ended; }
+
+void drop_object(PyObject* object) {
+  if (engines_ended && has_gil()) return Py_DECREF(object);
+  drop(new Dropped{.object = object});
+}
 
 Kept::Kept(nb::object object) : object_(object.release().ptr(), drop_object) {}
 
@@ -117,45 +145,73 @@ void release_dropped() {
     const std::unique_ptr<Dropped> dropped(next);
     next = dropped->next;
     Py_XDECREF(dropped->object);
-    if (dropped->state != nullptr) {
+    if (dropped->state != nullptr && dropped->process == ::getpid()) {
       PyThreadState_Clear(dropped->state);
       PyThreadState_Delete(dropped->state);
     }
   }
 }
 
-PythonError take_python_error() {
-  nb::python_error error;
-  const std::string text = std::string(nb::type_name(error.type()).c_str()) + ": " + nb::str(error.value()).c_str();
-  return {text, Kept(nb::borrow(error.value()))};
+std::optional<AccessKind> access_here(Var var) {
+  if (accesses_here == nullptr) return std::nullopt;
+  std::optional<AccessKind> found;
+  for (const Access& access : *accesses_here) {
+    if (access.var == var && (!found || *found == AccessKind::read)) found = access.kind;
+  }
+  return found;
 }
 
-OpFunction op_of(nb::object function) {
-  if (PyCallable_Check(function.ptr()) == 0) throw nb::type_error("push() expects a function without parameters");
-  if (capturing_into == nullptr) return OnceOp(function.release().ptr());
+OpFunction op_of(nb::object function, std::vector<Access> accesses) {
+  if (PyCallable_Check(function.ptr()) == 0)
+    throw nb::type_error("an op that is no function; expected a function without parameters");
+  if (capturing_into == nullptr) return OnceOp(function.release().ptr(), std::move(accesses));
   const Kept& kept = capturing_into->emplace_back(std::move(function));
-  return [kept](OpContext&) {
+  return [kept, accesses = std::move(accesses)](OpContext&) {
     const InPython python;
-    call(kept.ptr());
+    call(kept.ptr(), accesses);
   };
 }
 
-void waiting(const std::function<bool(std::optional<std::chrono::nanoseconds> patience)>& wait) {
-  if (inside_op()) {  // without a limit, so that the engine detects a cycle
-    const WithoutGil released;
-    wait(std::nullopt);
-    return;
-  }
-  for (std::chrono::milliseconds patience{20};; patience = std::chrono::milliseconds(100)) {
-    bool done = false;
-    {
-      const WithoutGil released;
-      done = wait(patience);
+namespace {
+
+/// Ends a wait, with the GIL.
+bool result_of_wait(bool result) {
+  release_dropped();
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a signal's
+  return result;
+}
+
+}  // namespace
+
+bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chrono::nanoseconds patience)>& wait) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::nanoseconds between_looks = std::chrono::milliseconds(50);
+  const auto wait_in_parts = [&] {
+    WithoutGil without_gil;
+    if (inside_op()) return wait(limit);
+    const auto begun = Clock::now();
+    while (true) {
+      const std::chrono::nanoseconds left = limit == no_limit ? limit : limit - (Clock::now() - begun);
+      if (wait(std::clamp(left, left.zero(), between_looks))) return true;
+      if (left <= between_looks || !without_gil.handle_signals()) return false;
     }
-    release_dropped();
-    if (done) return;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
+  };
+  return result_of_wait(wait_in_parts());
+}
+
+bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limit) {
+  const std::source_location from = calling_line();
+  const auto wait = [&] {
+    WithoutGil without_gil;
+    if (!inside_op()) {
+      return EngineUse::wait_while(
+          engine, accesses, limit, [&] { return without_gil.handle_signals(); }, from);
+    }
+    if (limit != no_limit) return engine.wait_for(accesses, limit, from);
+    engine.wait(accesses, from);  // detects a cycle
+    return true;
+  };
+  return result_of_wait(wait());
 }
 
 }  // namespace windrow::python

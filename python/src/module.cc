@@ -6,7 +6,21 @@ NB_MODULE(_windrow, m) {
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   bind_errors(m);
   bind_engine(m);
+  bind_engine_life(m);
+  bind_graph(m);
   bind_devices(m);
   bind_tensors(m);
+  bind_dlpack(m);
   bind_tensor_operators(m);
+  bind_tapes(m);
+  bind_random(m);
+  bind_parameters(m);
+  bind_expressions(m);
+  bind_vertex_function(m);
+  bind_graphs(m);
+  bind_runner(m);
+  bind_schedule(m);
+  bind_optimisers(m);
+  bind_checkpoints(m);
+  bind_datasets(m);
 }

@@ -91,6 +91,22 @@ constexpr Doc docs[] = {
      "The cross-correlation of each image with each filter, a row of filters: n x image, f x window -> n x "
      "(f * positions). See Window2d."},
     {"max_pool2d", "The maximum within each position of the window: n x image -> n x (channels * positions)."},
+    // Of any number of values, and of tensors only.
+    {"concat", "The columns of all values side by side: n x w1, n x w2, ... -> n x (w1 + w2 + ...)."},
+    {"mean", "The mean over the columns: n x w -> n x 1."},
+    {"transpose", "k x m -> m x k."},
+    {"matmul_tn", "x transposed times y, a sum over all rows: n x k, n x m -> k x m."},
+    {"embedding", "Row index[r] of the table x: m x w; n x 1 -> n x w."},
+    {"embedding_bag",
+     "The sum of the rows of the table x that the columns of index name, -1 for none: m x w; n x b -> "
+     "n x w."},
+    {"gather_rows", "Row index[r] of x: m x w; n x 1 -> n x w."},
+    {"scatter_rows", "Adds row r of x to row index[r] of zeros: n x w; n x 1 -> rows x w."},
+    {"segment_sum", "The sum of rows [index[r][0], index[r][1]) of x: m x w; n x 2 -> n x w; zeros for none."},
+    {"segment_mean", "The mean of rows [index[r][0], index[r][1]) of x: m x w; n x 2 -> n x w; zeros for none."},
+    {"segment_max", "The maximum of rows [index[r][0], index[r][1]) of x: m x w; n x 2 -> n x w; zeros for none."},
+    {"broadcast_to", "Copies of one row, one column or one element: rows x width."},
+    {"sgd", "A step of gradient descent in place: parameter -= rate * (gradient + decay * parameter)."},
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // the files of python/windrow, which add what is Python's own: context managers, asyncio, notebooks, torch.
 //
 // Contract
-//   GIL      A binding holds the GIL, except while it waits: every wait is inside `waiting()`. A worker takes the GIL
+//   GIL      A binding holds the GIL, except while it waits: every wait is inside `wait_for()` or `waiting()`. A worker
+//   takes the GIL
 //            only while a Python function runs. No destructor takes it, since engines destroy functions while they hold
 //            locks: see Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
@@ -54,24 +55,37 @@ class Kept {
 void release_dropped();
 /// From now on, threads with the GIL drop objects at once: there are no engine's locks any more.
 void all_engines_ended();
+bool have_all_engines_ended();
+/// Ends a reference on any thread: at once if no engine is left and the thread has the GIL, else in release_dropped().
+void drop_object(PyObject* object);
 
 /// A Python function as an op's function: takes the GIL while it runs, and ends its references to Python before it
 /// returns. An exception becomes the op's failure, and is the cause of the error that a wait raises.
-OpFunction op_of(nb::object function);
+/// `accesses` are those of the op.
+OpFunction op_of(nb::object function, std::vector<Access> accesses);
+/// The access to a variable of the Python op that runs on this thread; empty outside ops, and if it declares none.
+std::optional<AccessKind> access_here(Var var);
 
-/// A C++ exception that carries a Python one. Needs no GIL to be copied or destroyed.
-class PythonError : public Error {
+/// Of a C++ exception that carries a Python one. Needs no GIL to be copied or destroyed.
+class CarriesPython {
  public:
-  PythonError(const std::string& text, Kept exception) : Error(text), exception_(std::move(exception)) {}
+  explicit CarriesPython(Kept exception) : exception_(std::move(exception)) {}
+  virtual ~CarriesPython() = default;
   const Kept& exception() const { return exception_; }
 
  private:
   Kept exception_;
 };
-/// The present Python exception as a C++ exception; clears it. Needs the GIL.
-PythonError take_python_error();
-/// The exception of windrow._errors for one of C++; of a PythonError, the Python one. Needs the GIL.
+/// Throws the present Python exception as one of C++, and clears it: an OpError or Cancelled as the same of C++, since
+/// the engine treats these in their own ways. Needs the GIL.
+[[noreturn]] void throw_python_error();
+/// A class of windrow._errors. Needs the GIL.
+nb::object error_class(const char* name);
+/// The exception of windrow._errors for one of C++, or the Python one that it carries. Needs the GIL.
 nb::object exception_of(const std::exception& error);
+/// What exception_of() made a Python OpError from; none if the object is none, or was made by the program, or if no
+/// variable carries the failure any more.
+std::optional<OpError> op_error_of(nb::handle error);
 
 /// Gives up the GIL, which this thread has. Use it in place of nanobind's class: has_gil() depends on it.
 class WithoutGil {
@@ -81,13 +95,18 @@ class WithoutGil {
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
+  /// Handles signals, with the GIL. Returns false if that has raised an exception, which is then pending.
+  bool handle_signals();
+
  private:
-  PyThreadState* const state_;
+  void take_back();
+
+  PyThreadState* state_;
 };
 /// Whether this thread, which may be any, has the GIL.
 bool has_gil();
 
-/// Takes the GIL inside an op, on any thread.
+/// Takes the GIL inside an op, on any thread. Whatever the op's thread has given up around it counts again afterwards.
 class InPython {
  public:
   InPython();
@@ -97,6 +116,7 @@ class InPython {
 
  private:
   std::optional<nb::gil_scoped_acquire> with_gil_;
+  int without_outside_ = 0;  // how many scopes without the GIL are open around this one
 };
 
 /// While it lives, ops of this thread may run several times, as those of a graph do. It collects their functions, so
@@ -115,9 +135,12 @@ class Capturing {
 /// Whether this thread runs a Python function of an op.
 bool inside_op();
 
-/// Calls `wait(patience)` without the GIL until it returns true. Between the calls, signals are handled, so that an
-/// interrupt ends the wait. Inside an op, calls it once and without a limit.
-void waiting(const std::function<bool(std::optional<std::chrono::nanoseconds> patience)>& wait);
+constexpr std::chrono::nanoseconds no_limit = std::chrono::nanoseconds::max();
+/// Calls `wait(patience)` without the GIL until it returns true or the time is over, and returns what it returned.
+/// Between the calls, signals are handled, so that an interrupt ends the wait. Inside an op, calls it once.
+bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chrono::nanoseconds patience)>& wait);
+/// As Engine::wait and wait_for, without the GIL, and ended by interrupts. The errors name calling_line().
+bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limit = no_limit);
 
 /// What C++ lends to a Python function for the duration of a call. The Python object may live longer.
 template <class T>
@@ -153,18 +176,16 @@ class EngineObject {
   EngineObject(const EngineObject&) = delete;
   EngineObject& operator=(const EngineObject&) = delete;
 
-  /// For one call, during which another thread may close the engine. Throws MisuseError if it is closed.
+  /// For one call, during which another thread may close the engine. Throws MisuseError if it is closed. While a thread
+  /// forks, waits until it has done so; see before_fork() in engine_life.cc.
   std::shared_ptr<Engine> share() const;
   bool closed() const;
-  /// Whether pushes run ops, with policy serial: then they give up the GIL.
-  bool runs_ops_in_push() const;
   /// Waits for all ops, and ends the engine.
   void close();
 
   /// Lives until the engine is closed. Guarded by the GIL.
   struct State {
     std::shared_ptr<Engine> engine;                      // calls under way share it; null once it is closed
-    bool serial = false;                                 // so pushes run ops
     std::vector<std::shared_ptr<const Device>> devices;  // the host first, if it was asked for
   };
   State& state() const { return *state_; }
@@ -176,6 +197,9 @@ class EngineObject {
 /// Those of all engines that are not closed.
 std::vector<std::shared_ptr<EngineObject::State>> all_engines();
 
+/// Seconds of a Python call. Throws MisuseError, which names them, if they are no time from 0 to 1e9 s.
+std::chrono::nanoseconds nanoseconds_of(double seconds, const char* name);
+
 /// The engine that calls use which are given none: made by the first such call.
 EngineObject& default_engine();
 
@@ -183,9 +207,23 @@ EngineObject& default_engine();
 void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
 
 void bind_errors(nb::module_& m);
+void bind_engine_life(nb::module_& m);
 void bind_engine(nb::module_& m);
+void bind_graph(nb::module_& m);
 void bind_devices(nb::module_& m);
 void bind_tensors(nb::module_& m);
+void bind_dlpack(nb::module_& m);
 void bind_tensor_operators(nb::module_& m);
+void bind_tapes(nb::module_& m);
+void bind_random(nb::module_& m);
+void bind_parameters(nb::module_& m);
+void bind_expressions(nb::module_& m);
+void bind_vertex_function(nb::module_& m);
+void bind_graphs(nb::module_& m);
+void bind_runner(nb::module_& m);
+void bind_schedule(nb::module_& m);
+void bind_optimisers(nb::module_& m);
+void bind_checkpoints(nb::module_& m);
+void bind_datasets(nb::module_& m);
 
 }  // namespace windrow::python

@@ -1,11 +1,17 @@
 // Tensors: their elements from and to Python, and views of their rows and columns.
-#include <cstring>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
 
 #include "arrays.h"
 #include "elements.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {
 namespace {
+
+using nb::literals::operator""_a;
 
 template <class T>
 constexpr const char* type_name = std::is_same_v<T, float> ? "float32" : "int32";
@@ -26,43 +32,83 @@ void set(const TensorOf<T>& tensor, const nb::object& data) {
   }
   const InUse use(tensor);
   const std::source_location from = calling_line();
-  use.pushing([&] { tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from); });
+  tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from);
 }
 
 template <class T>
 nb::object new_tensor(const InUse& use, Elements& elements, const std::string& name) {
   const TensorOf<T> tensor(use.device(), elements.rows, elements.width, OpName(name));
   const std::source_location from = calling_line();
-  use.pushing([&] { tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from); });
+  tensor.set(std::get<std::vector<T>>(std::move(elements.values)), from);
   return nb::cast(tensor);
 }
 
-/// The elements in row-major order, in the host's memory, once earlier ops have written them.
+/// The range [begin, end) that an index or a slice names.
+std::pair<Index, Index> range_of(nb::handle key, Index size) {
+  if (nb::isinstance<nb::slice>(key)) {
+    const auto [start, stop, step, length] = nb::borrow<nb::slice>(key).compute(static_cast<std::size_t>(size));
+    if (step != 1) {
+      throw MisuseError("a slice with step " + std::to_string(step) + "; expected step 1, since tensors view ranges");
+    }
+    return {start, start + static_cast<Index>(length)};
+  }
+  const Py_ssize_t index = PyNumber_AsSsize_t(key.ptr(), PyExc_IndexError);
+  if (index == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (index < -size || index >= size) {
+    throw nb::index_error(("index " + std::to_string(index) + " of " + std::to_string(size)).c_str());
+  }
+  const Index begin = index < 0 ? index + size : index;
+  return {begin, begin + 1};
+}
+
 template <class T>
-std::shared_ptr<Buffer> copied(const TensorOf<T>& tensor) {
-  const InUse use(tensor);
-  const auto count = static_cast<std::size_t>(tensor.rows() * tensor.width());
-  const auto copy =
-      std::make_shared<Buffer>(use.engine(), tensor.buffer()->memory()->staging(), count * sizeof(T), OpName("values"));
+TensorOf<T> part_of(const TensorOf<T>& tensor, const nb::object& key) {
+  const bool both = PyTuple_Check(key.ptr());
+  const nb::tuple keys = both ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
+  if (keys.size() < 1 || keys.size() > 2) throw nb::index_error("a tensor has two dimensions: rows and columns");
+  const auto [begin, end] = range_of(keys[0], tensor.rows());
+  const TensorOf<T> rows = tensor.row_range(begin, end);
+  if (keys.size() == 1) return rows;
+  const auto [first, last] = range_of(keys[1], tensor.width());
+  return rows.column_range(first, last);
+}
+
+template <class T>
+nb::object filled(Index rows, Index width, T value, const Device* device, const std::string& name) {
+  const InUse use(device);
+  const TensorOf<T> tensor(use.device(), rows, width, OpName(name));
   const std::source_location from = calling_line();
-  const auto download = [to = copy->bytes(), view = tensor.view()](OpContext& op) {
-    view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
-  };
-  const Device& device = use.device();
-  use.pushing([&] {
-    use.engine().push(download, {read(tensor.var()), overwrite(copy->var())},
-                      {.name = "get",
-                       .lane = device.on_host() ? host_lane : device.copy_out.value_or(device.lane),
-                       .pushed_at = from});
-  });
-  wait_for(use, copy->var(), AccessKind::read, from);
-  return copy;
+  tensor.fill(
+      [value](const Matrix<T>& to) {
+        for (Index row = 0; row < to.rows; ++row) std::fill_n(to.row(row), to.width, value);
+      },
+      {}, {.name = "full", .pushed_at = from});
+  return nb::cast(tensor);
+}
+
+bool is_float(const std::string& type) {
+  if (type != "float32" && type != "int32") throw MisuseError("dtype '" + type + "'; expected 'float32' or 'int32'");
+  return type == "float32";
+}
+
+nb::object full(Index rows, Index width, double value, const Device* device, const std::string& type,
+                const std::string& name) {
+  if (is_float(type)) return filled<float>(rows, width, static_cast<float>(value), device, name);
+  const auto integer = static_cast<std::int32_t>(std::clamp(value, -2147483648.0, 2147483647.0));
+  if (integer != value) throw MisuseError("full: value " + std::to_string(value) + "; expected one of int32");
+  return filled<std::int32_t>(rows, width, integer, device, name);
+}
+
+nb::object empty(Index rows, Index width, const Device* device, const std::string& type, const std::string& name) {
+  const InUse use(device);
+  if (is_float(type)) return nb::cast(Tensor(use.device(), rows, width, OpName(name)));
+  return nb::cast(IntTensor(use.device(), rows, width, OpName(name)));
 }
 
 template <class T>
 nb::object list_of(const TensorOf<T>& tensor) {
-  const std::shared_ptr<Buffer> copy = copied(tensor);
-  const auto* next = tensor.rows() * tensor.width() > 0 ? reinterpret_cast<const T*>(copy->bytes().read()) : nullptr;
+  const TensorOf<T> copy = copy_of(tensor);
+  const T* next = copy.view().read().data;
   nb::list rows;
   for (Index row = 0; row < tensor.rows(); ++row) {
     nb::list elements;
@@ -77,14 +123,68 @@ T item(const TensorOf<T>& tensor) {
   if (tensor.rows() != 1 || tensor.width() != 1) {
     throw MisuseError("item() of a tensor of " + shape_of(tensor) + "; expected 1 x 1");
   }
-  return *reinterpret_cast<const T*>(copied(tensor)->bytes().read());
+  return *copy_of(tensor).view().read().data;
+}
+
+/// The elements as an array of NumPy, which keeps the memory.
+template <class T>
+nb::object array_of(const Viewed<T>& viewed) {
+  const Matrix<T>& of = viewed.elements;
+  const nb::object owner = nb::cast(viewed.tensor);
+  const auto rows = static_cast<std::size_t>(of.rows), width = static_cast<std::size_t>(of.width);
+  if (viewed.read_only) return nb::cast(nb::ndarray<nb::numpy, const T>(of.data, {rows, width}, owner, {of.stride, 1}));
+  return nb::cast(nb::ndarray<nb::numpy, T>(of.data, {rows, width}, owner, {of.stride, 1}));
+}
+
+template <class T>
+nb::object numpy(const TensorOf<T>& tensor) {
+  return array_of(viewed_for(copy_of(tensor), AccessKind::read));
+}
+
+/// For numpy.asarray().
+template <class T>
+nb::object array(const TensorOf<T>& tensor, const nb::object& type, std::optional<bool> copy) {
+  const nb::object made = copy.value_or(false) ? numpy(tensor) : array_of(viewed_for(tensor, AccessKind::read));
+  if (type.is_none()) return made;
+  const nb::object converted = made.attr("astype")(type, "copy"_a = false);
+  if (copy && !*copy && !converted.is(made)) {
+    throw nb::value_error("__array__ with copy=False and another dtype; expected that of the tensor");
+  }
+  return converted;
+}
+
+/// A tensor in a with block, in which Python writes it.
+template <class T>
+class Edit {
+ public:
+  explicit Edit(const TensorOf<T>& tensor) : tensor_(tensor) {}
+
+  nb::object enter() {
+    if (array_.is_valid()) throw MisuseError("edit() entered again; expected a new edit() for each with block");
+    return array_ = array_of(viewed_for(tensor_, AccessKind::mutate));
+  }
+  void exit() {
+    if (array_.is_valid()) array_.attr("flags").attr("writeable") = false;
+  }
+
+ private:
+  TensorOf<T> tensor_;
+  nb::object array_;
+};
+
+template <class T>
+void bind_edit(nb::module_& m, const char* name) {
+  nb::class_<Edit<T>>(m, name, "A tensor that Python writes in a with block. Made by Tensor.edit().")
+      .def("__enter__", &Edit<T>::enter)
+      .def(
+          "__exit__", [](Edit<T>& edit, nb::handle, nb::handle, nb::handle) { edit.exit(); }, nb::arg().none(),
+          nb::arg().none(), nb::arg().none());
 }
 
 template <class T>
 void bind(nb::module_& m, const char* doc) {
-  using nb::literals::operator""_a;
-  nb::class_<TensorOf<T>>(m, class_name<T>, doc)
-      .def_prop_ro("rows", &TensorOf<T>::rows, "The number of rows.")
+  nb::class_<TensorOf<T>> tensor(m, class_name<T>, doc);
+  tensor.def_prop_ro("rows", &TensorOf<T>::rows, "The number of rows.")
       .def_prop_ro("width", &TensorOf<T>::width, "The number of columns.")
       .def_prop_ro(
           "shape", [](const TensorOf<T>& t) { return nb::make_tuple(t.rows(), t.width()); }, "(rows, width).")
@@ -98,20 +198,56 @@ void bind(nb::module_& m, const char* doc) {
       .def("set", &set<T>, "data"_a, "Pushes an op that writes the elements: data of the same shape, as for tensor().")
       .def("tolist", &list_of<T>, "The elements as a list of rows. Waits for the ops that write them.")
       .def("item", &item<T>, "The element of a tensor of 1 x 1. Waits for the ops that write it.")
+      .def("numpy", &numpy<T>, "A NumPy array with a copy of the elements. Waits for the ops that write them.")
+      .def("__array__", &array<T>, "dtype"_a = nb::none(), "copy"_a = nb::none(),
+           "A NumPy array that shares the memory, for numpy.asarray(). As __dlpack__().")
+      .def(
+          "edit", [](const TensorOf<T>& t) { return Edit<T>(t); },
+          "For a with block in which Python writes the elements: `with x.edit() as array: array[:] = 0`. Waits for all "
+          "earlier ops on the tensor, and gives its memory as a NumPy array, with zeros if nothing was written yet. Do "
+          "not push ops on the tensor in the block: they would run at the same time. To write without waiting, push a "
+          "function: `engine.push(f, mutate=x)`; in f, edit() does not wait, and neither do numpy.from_dlpack(x) and "
+          "numpy.asarray(x).")
+      .def("__getitem__", &part_of<T>,
+           "A view of rows, x[2:5] or x[-1], of columns, x[:, 0:3], or of both. Steps must be 1.")
       .def("__len__", &TensorOf<T>::rows)
       .def("__repr__",
            [](const TensorOf<T>& t) { return std::string("<windrow.") + class_name<T> + " " + shape_of(t) + ">"; });
+  bind_exchange(tensor);
 }
 
 }  // namespace
 
-void wait_for(const InUse& use, Var var, AccessKind kind, std::source_location from) {
-  waiting([&](std::optional<std::chrono::nanoseconds> patience) {
-    if (patience) return use.engine().wait_for({{var, kind}}, *patience, from);
-    use.engine().wait({{var, kind}}, from);
-    return true;
-  });
+void wait_for(const InUse& use, Var var, AccessKind kind) { wait_for(use.engine(), {{var, kind}}); }
+
+template <class T>
+TensorOf<T> copy_of(const TensorOf<T>& tensor) {
+  const InUse use(tensor);
+  const auto bytes = static_cast<std::size_t>(tensor.rows() * tensor.width()) * sizeof(T);
+  const auto buffer =
+      std::make_shared<Buffer>(use.engine(), tensor.buffer()->memory()->staging(), bytes, OpName("values"));
+  const TensorOf<T> copy(buffer, tensor.rows(), tensor.width());
+  const std::source_location from = calling_line();
+  const bool declared = access_here(tensor.var()).has_value(), here = tensor.view().on_host();
+  if (here && !declared) wait_for(use, tensor.var(), AccessKind::read);
+  // With the GIL, no other thread of Python pushes meanwhile.
+  if (declared || (here && EngineUse::is_idle(use.engine(), tensor.var(), nullptr))) {
+    tensor.view().download(nullptr, reinterpret_cast<T*>(buffer->bytes().write()));
+    return copy;
+  }
+  const auto download = [to = buffer->bytes(), view = tensor.view()](OpContext& op) {
+    view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
+  };
+  const Device& device = use.device();
+  const LaneId lane = device.on_host() ? host_lane : device.copy_out.value_or(device.lane);
+  use.engine().push(download, {read(tensor.var()), overwrite(buffer->var())},
+                    {.name = "get", .lane = lane, .pushed_at = from});
+  wait_for(use, buffer->var(), AccessKind::read);
+  return copy;
 }
+
+template Tensor copy_of(const Tensor&);
+template IntTensor copy_of(const IntTensor&);
 
 nb::object tensor_of(const nb::object& data, const Device* device, const std::string& name, const std::string& type) {
   const InUse use(device);
@@ -121,11 +257,16 @@ nb::object tensor_of(const nb::object& data, const Device* device, const std::st
 }
 
 void bind_tensors(nb::module_& m) {
-  using nb::literals::operator""_a;
+  bind_edit<float>(m, "TensorEdit");
+  bind_edit<std::int32_t>(m, "IntTensorEdit");
   bind<float>(m,
               "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
               "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them.");
   bind<std::int32_t>(m, "Rows of int32 elements, for indices such as labels and rows of a table. See Tensor.");
+  m.def("empty", &empty, "rows"_a, "width"_a, "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor",
+        "A new tensor that no op has written yet. Takes memory when one does.");
+  m.def("full", &full, "rows"_a, "width"_a, "value"_a, "device"_a = nb::none(), "dtype"_a = "float32",
+        "name"_a = "tensor", "A new tensor whose elements all have one value.");
   m.def(
       "tensor", &tensor_of, "data"_a, "device"_a = nb::none(), "name"_a = "tensor", nb::kw_only(), "dtype"_a = "",
       "A new tensor with a copy of the data: a number (1 x 1), a list of numbers (1 x n), a list of rows, or an array "

@@ -1,10 +1,14 @@
 // Operators of tensors.
 #include "arrays.h"
+#include "elements.h"
 #include "operators.h"
+#include "tape.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::python {
 namespace {
+
+using nb::literals::operator""_a;
 
 /// The size of a broadcast result along one dimension.
 Index broadcast(Index x, Index y) { return x == 1 ? y : x; }
@@ -24,12 +28,114 @@ Tensor spread(Tensor x, Index rows, Index width) {
 bool is_row_of(const Tensor& y, const Tensor& x) { return y.rows() == 1 && y.width() == x.width(); }
 bool is_column_of(const Tensor& y, const Tensor& x) { return y.width() == 1 && y.rows() == x.rows(); }
 
+/// An array of another library as a tensor beside x. Throws nb::next_overload for other objects.
+Tensor beside(const Tensor& x, const nb::object& array) {
+  if (!is_array(array) || nb::isinstance<IntTensor>(array)) throw nb::next_overload();
+  Elements elements = elements_of(array, "float32");
+  const InUse use(x);
+  const Tensor made(use.device(), elements.rows, elements.width, "array");
+  const std::source_location from = calling_line();
+  made.set(std::get<std::vector<float>>(std::move(elements.values)), from);
+  return made;
+}
+
+/// Operators of tensors with arrays.
+void bind_with_arrays(nb::class_<Tensor>& tensor) {
+  const auto def = [&tensor](const char* name, auto function) {
+    tensor.def(
+        name, [function](const Tensor& x, const nb::object& y) { return function(Array(x), Array(beside(x, y))); },
+        nb::is_operator());
+  };
+  def("__add__", [](const Array& x, const Array& y) { return x + y; });
+  def("__radd__", [](const Array& y, const Array& x) { return x + y; });
+  def("__sub__", [](const Array& x, const Array& y) { return x - y; });
+  def("__rsub__", [](const Array& y, const Array& x) { return x - y; });
+  def("__mul__", [](const Array& x, const Array& y) { return x * y; });
+  def("__rmul__", [](const Array& y, const Array& x) { return x * y; });
+  def("__truediv__", [](const Array& x, const Array& y) { return x / y; });
+  def("__rtruediv__", [](const Array& y, const Array& x) { return x / y; });
+  def("__matmul__", [](const Array& x, const Array& y) { return matmul(x, y); });
+  def("__rmatmul__", [](const Array& y, const Array& x) { return matmul(x, y); });
+}
+
+/// Tensors among the arguments of a function of any number. Throws nb::next_overload unless all are.
+std::vector<Tensor> tensors_of(const nb::args& arguments) {
+  std::vector<Tensor> all;
+  for (const nb::handle argument : arguments) {
+    const Tensor* tensor = nullptr;
+    if (!nb::try_cast(argument, tensor) || tensor == nullptr) throw nb::next_overload();
+    all.push_back(*tensor);
+  }
+  return all;
+}
+
+/// Operators that expressions lack, or have with other operands.
+void bind_others(nb::module_& m) {
+  m.def(
+      "concat",
+      [](const nb::args& parts) {
+        std::vector<Tensor> in = tensors_of(parts);
+        if (in.empty()) throw MisuseError("concat of nothing; expected one value or more");
+        return apply_to_tensors(op::concat, {.in = std::move(in)});
+      },
+      doc_of("concat"));
+  m.def(
+      "mean",
+      [](const Array& x) {
+        if (x.tensor().width() == 0) throw MisuseError("mean of a tensor of width 0; expected a column or more");
+        return 1 / static_cast<double>(x.tensor().width()) * Array(row_sum(x));
+      },
+      "x"_a, doc_of("mean"));
+  m.def(
+      "transpose", [](const Tensor& x) { return apply_to_tensors(op::transpose, {.in = {x}}); }, "x"_a,
+      doc_of("transpose"));
+  m.def(
+      "matmul_tn",
+      [](const Tensor& x, const Tensor& y) {
+        return apply_to_tensors(op::matmul_tn, {.in = {x, y}});
+      },
+      "x"_a, "y"_a, doc_of("matmul_tn"));
+  const auto def = [&m](const char* name, const Operator& op) {
+    m.def(
+        name,
+        [&op](const Tensor& x, const IntTensor& rows) { return apply_to_tensors(op, {.in = {x}, .indices = {rows}}); },
+        "x"_a, "index"_a, doc_of(name));
+  };
+  def("embedding", op::embedding);
+  def("embedding_bag", op::embedding_bag);
+  def("gather_rows", op::gather_rows);
+  def("segment_sum", op::segment_sum);
+  def("segment_mean", op::segment_mean);
+  def("segment_max", op::segment_max);
+  m.def(
+      "scatter_rows",
+      [](const Tensor& x, const IntTensor& index, Index rows) {
+        return apply_to_tensors(op::scatter_rows,
+                                {.in = {x}, .indices = {index}, .attributes = op::to_rows(Rows::count(rows))});
+      },
+      "x"_a, "index"_a, "rows"_a, doc_of("scatter_rows"));
+  m.def(
+      "broadcast_to", [](const Tensor& x, Index rows, Index width) { return spread(x, rows, width); }, "x"_a, "rows"_a,
+      "width"_a, doc_of("broadcast_to"));
+  m.def(
+      "sgd",
+      [](const Tensor& parameter, const Tensor& gradient, double rate, double decay) {
+        const InUse use(parameter);
+        const std::source_location from = calling_line();
+        windrow::apply(use.device(), op::sgd,
+                       {.in = {gradient}, .attributes = op::at_rate(rate, decay), .write = Write::add}, parameter,
+                       from);
+      },
+      "parameter"_a, "gradient"_a, "rate"_a, "decay"_a = 0.0, doc_of("sgd"));
+}
+
 }  // namespace
 
 Tensor apply_to_tensors(const Operator& op, Operands operands) {
   const InUse use = operands.in.empty() ? InUse(operands.indices.at(0)) : InUse(operands.in.front());
   const std::source_location from = calling_line();
-  return use.pushing([&] { return windrow::apply(use.device(), op, operands, from); });
+  Tape* const tape = active_tape();
+  return tape == nullptr ? windrow::apply(use.device(), op, operands, from) : tape->apply(op, operands, from);
 }
 
 Tensor ArrayTypes::apply(const Operator& op, const Array&, std::initializer_list<Array> in,
@@ -61,7 +167,6 @@ Tensor ArrayTypes::dropout(const Array&, const Dropout&) {
 Index ArrayTypes::width(const Array& x) { return x.tensor().width(); }
 
 void bind_tensor_operators(nb::module_& m) {
-  using nb::literals::operator""_a;
   nb::class_<op::Window2d>(m, "Window2d",
                            "A window and the images that it slides over, for conv2d and max_pool2d. A row of such a "
                            "tensor contains channels planes of height x width elements.")
@@ -79,6 +184,8 @@ void bind_tensor_operators(nb::module_& m) {
       .def_prop_ro("positions", &op::Window2d::positions, "How many positions the window takes in each plane.");
   nb::class_<Tensor> tensor = nb::borrow<nb::class_<Tensor>>(m.attr("Tensor"));
   bind_operators<ArrayTypes>(m, tensor);
+  bind_with_arrays(tensor);
+  bind_others(m);
 }
 
 }  // namespace windrow::python

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Error(Exception):
@@ -31,6 +31,10 @@ class OutOfMemory(Error, MemoryError):
 
 class FileError(Error, OSError):
     """A file that is missing, cannot be written, or does not contain what it should."""
+
+
+class DataError(Error, ValueError):
+    """Malformed data in a file or text: the text says where, what is wrong, and what was expected."""
 
 
 class NotFiniteError(Error, ArithmeticError):
@@ -62,3 +66,10 @@ class OpError(Error):
     def __init__(self, text: str, failures: list[Failure] | None = None) -> None:
         super().__init__(text)
         self.failures = failures or []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpError, (str(self), self.failures)
+
+
+for _name in [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__]:
+    globals()[_name].__module__ = "windrow"  # as users know it

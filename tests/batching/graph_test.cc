@@ -43,6 +43,19 @@ TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
   }
 }
 
+TEST(InputGraph, GivesItsStructureBack) {
+  // Children may follow their consumers, and be missing before others.
+  const GraphData data = graph_of({{3, no_child, 1}, {}, {no_child, 0}, {}}, Floats(4, 1));
+  const VertexFunction function("three", {.arity = 3}, [](Vertex& v) {
+    const State s = v.state("s", 1);
+    v.scatter(s, v.gather(0, s) + v.gather(1, s) + v.gather(2, s) + v.pull("x", 1));
+  });
+  const GraphData same = InputGraph(function, data).structure();
+  EXPECT_EQ(same.child_begin, data.child_begin);
+  EXPECT_EQ(same.children, data.children);
+  EXPECT_EQ(same.kinds, Ints(4, 0));
+}
+
 /// The numbers of a graph are kept in 16 bits if all are from -1 to 65534.
 TEST(InputGraph, KeepsIndicesOfAnySize) {
   constexpr Index rows = 65'540;

@@ -17,6 +17,8 @@ std::int64_t Minibatch::vertices() const { return execution_->layout().vertices;
 
 double Minibatch::loss(std::source_location from) const { return pending_loss(from)(); }
 
+Var Minibatch::var() const { return execution_->end()->over.var(); }
+
 std::function<double()> Minibatch::pending_loss(std::source_location from) const {
   return [engine = execution_->device().engine, end = execution_->end(), from] {
     try {

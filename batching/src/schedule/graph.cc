@@ -256,6 +256,33 @@ std::vector<std::int32_t> InputGraph::index(std::string_view name) const {
                     "'; expected one of vertices that the function pulls and the data have");
 }
 
+GraphData InputGraph::structure() const {
+  std::vector<std::int32_t> memory;
+  const Numbers numbers(*this, memory);
+  std::vector<std::int32_t> place_of(static_cast<std::size_t>(vertices_));
+  std::vector<ir::VertexType> type_of(place_of.size());  // by place
+  for (std::int32_t r = 0; r < type_runs_; ++r) {
+    const TypeRun run = type_run(r);
+    std::fill(type_of.begin() + run.begin, type_of.begin() + run.end, type(run.type));
+  }
+  for (std::int32_t place = 0; place < vertices_; ++place) {
+    place_of[static_cast<std::size_t>(numbers.vertex()[place])] = place;
+  }
+  GraphData data;
+  for (const std::int32_t place : place_of) {
+    const ir::VertexType type = type_of[static_cast<std::size_t>(place)];
+    const std::int32_t* child = numbers.children() + numbers.child_begin()[place];
+    const std::int32_t* const end = numbers.children() + numbers.child_begin()[place + 1];
+    for (std::size_t k = 0; child != end; ++k) {
+      const bool missing = k < ir::kind_of(*function_, type).arity && !ir::has_child(type, k);
+      data.children.push_back(missing ? no_child : numbers.vertex()[*child++]);
+    }
+    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+    data.kinds.push_back(static_cast<std::int32_t>(ir::kind_of(type)));
+  }
+  return data;
+}
+
 void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {
   constexpr std::size_t ahead = 3, line = 64, number = line / sizeof(std::int32_t);
   if (at + 2 * ahead < graphs.size()) {

@@ -1,6 +1,7 @@
 // Policy serial: ops run on the threads that push, one at a time, by priority and then in the order of the pushes.
 // The policy's own threads run only ops that become ready while no thread pushes.
 #include <exception>
+#include <utility>
 
 #include "policy/priority_queue.h"
 #include "policy/running_policy.h"
@@ -37,8 +38,18 @@ class Serial final : public RunningPolicy, public Slots {
     ++callers_;
   }
   void after_push(Patience patience) override {
+    std::shared_ptr<void> held;  // of EngineOptions::on_held; ends after the lock, which it must not be under
+    bool is_held = false;
     MutexLock lock(mutex_);
-    while (!slot_free() && patience == Patience::wait_for_turn && !unusable_) changed_.wait(mutex_);
+    while (!slot_free() && patience == Patience::wait_for_turn && !unusable_) {
+      if (!std::exchange(is_held, true) && of_.options.on_held) {
+        lock.unlock();
+        held = of_.options.on_held();
+        lock.lock();
+        continue;
+      }
+      changed_.wait(mutex_);
+    }
     while (slot_free() && !queue_.empty()) {
       --callers_;
       take_and_run();

@@ -18,6 +18,9 @@ constexpr std::size_t first_ring_looks = 1024;
 constexpr std::chrono::seconds longest_ring_patience{1};
 constexpr int share_of_searches = 20;
 
+/// How often a thread that must look elsewhere while it waits does so.
+constexpr std::chrono::milliseconds between_looks_elsewhere{50};
+
 /// How often a waiting thread polls, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
 
@@ -145,18 +148,32 @@ class WaitRecords {
   std::vector<VariableWait> waits_;
 };
 
-bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from) {
+bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from, const GoOn* go_on) {
   core_.life.refuse_unusable();
   refuse_where_others_wait();
   refuse_where_diverted(core_.front.ports.mine());
   const bool inside = core_.frame_of_mine() != nullptr;
   ++(inside ? calls_in_ops : calls);
   WaitRecords waits(core_, accesses, core_.front.info(core_.front.ports.mine(), {.name = "wait", .pushed_at = from}));
-  std::vector<FailurePtr> failures;
+  const auto in_time = [&](const auto& wait_until) {
+    if (go_on == nullptr) return wait_until(deadline);
+    while (true) {
+      const auto look = std::chrono::steady_clock::now() + between_looks_elsewhere;
+      if (wait_until(deadline ? std::min(*deadline, look) : look)) return true;
+      if (has_passed(deadline) || !(*go_on)()) return false;
+    }
+  };
+  std::vector<FailurePtr> failures, of_points;
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;
-    if (!waiter.granted.is_set() && !waits.wait_long(wait, deadline)) return false;
-    if (!wait_for_points(waiter, deadline, failures)) return false;
+    if (!waiter.granted.is_set() && !in_time([&](Deadline until) { return waits.wait_long(wait, until); }))
+      return false;
+    const auto wait_for_these = [&](Deadline until) {
+      of_points.clear();
+      return wait_for_points(waiter, until, of_points);
+    };
+    if (!in_time(wait_for_these)) return false;
+    failures.insert(failures.end(), of_points.begin(), of_points.end());
     if (waiter.failure) failures.push_back(waiter.failure);
   }
   if (failures.empty()) return true;

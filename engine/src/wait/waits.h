@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <source_location>
 #include <vector>
 
@@ -20,8 +21,10 @@ class Waits {
   Waits(const Waits&) = delete;
   Waits& operator=(const Waits&) = delete;
 
-  /// Return false if the deadline passes first.
-  bool wait(AccessList accesses, Deadline deadline, std::source_location from);
+  using GoOn = std::function<bool()>;
+
+  /// Return false if the deadline passes first; wait() also if `go_on`, which it calls now and then, returns false.
+  bool wait(AccessList accesses, Deadline deadline, std::source_location from, const GoOn* go_on = nullptr);
   bool wait_all(Deadline deadline);
   bool wait_until_idle(Deadline deadline);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);

@@ -69,6 +69,8 @@ class InputGraph {
   /// The rows of all vertices in GraphData::indices. Throws MisuseError if the vertex function pulls no index of this
   /// name for vertices, or if the data had none.
   std::vector<std::int32_t> index(std::string_view name) const;
+  /// The children and kinds of all vertices, without inputs. Lists missing children only before existing ones.
+  GraphData structure() const;
   /// The structure and the inputs, as bytes for a fingerprint: equal for graphs of equal data.
   std::string_view bytes() const {
     return {reinterpret_cast<const char*>(block_.get()), sizeof(block_[0]) * block_size_};

@@ -200,7 +200,10 @@ class Minibatch {
   /// Waits for the sum of the losses over all vertices, and returns it. Throws OpError if the minibatch failed. A loss
   /// that is not finite is a failure, except for a minibatch with gradients whose parameters have NonFinite::skip.
   double loss(std::source_location from = std::source_location::current()) const;
-  /// The same as a function, to be called later. Unlike a handle, it does not keep the minibatch's memory.
+  /// A variable that the op changes which adds up the losses, for waits with a timeout and for ops that follow it. It
+  /// is poisoned if the minibatch failed.
+  Var var() const;
+  /// The same as loss(), as a function to be called later. Unlike a handle, it does not keep the minibatch's memory.
   std::function<double()> pending_loss(std::source_location from = std::source_location::current()) const;
   /// The output of that name: a row for each vertex, in the order of graphs and vertices; zero for vertex types for
   /// which the value is zero. Pushes the op that collects it. Throws MisuseError for an unknown name.

@@ -113,6 +113,7 @@ class OpError : public Error {
   friend class Front;
   friend class Waits;
   friend class OpContext;
+  friend class WeakOpError;
   OpError(std::vector<FailurePtr> failures, std::shared_ptr<CoreLink> engine);
 
   // Shared, so that copying the exception cannot throw.

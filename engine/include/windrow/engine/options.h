@@ -78,9 +78,9 @@ struct EngineOptions {
   /// or awaits its OnComplete or a lane's point. It does the same if the thread itself completes ops: it has called an
   /// OnComplete before, or belongs to a lane.
   std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
-  /// Called on a thread that a push or launch holds back, before it sleeps; what it returns is destroyed when the
-  /// thread goes on. For languages whose threads share a lock that ops need, too. Must neither throw nor call the
-  /// engine.
+  /// Called on a thread that a push or launch holds back, or that waits for its turn with policy serial, before it
+  /// sleeps; what it returns is destroyed when the thread goes on. For languages whose threads share a lock that ops
+  /// need, too. Must neither throw nor call the engine.
   std::function<std::shared_ptr<void>()> on_held = {};
   /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial regardless
   /// of `policy`, and the engine reads all watched bytes twice for each op.

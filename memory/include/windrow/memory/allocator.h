@@ -115,6 +115,9 @@ class Allocator {
   /// From now on, an allocation that finds no memory asks `what` to free some before it fails. The reclaimable that was
   /// asked or added least recently comes first. Only a Pool implements this; other allocators ignore it.
   virtual void add_reclaimable(std::weak_ptr<Reclaimable> what) { static_cast<void>(what); }
+  /// Whether others use the memory too, such as the owner of an array that a buffer wraps. A buffer that ends leaves
+  /// its bytes as they are then; otherwise it may overwrite them, so that readers of freed bytes are noticed.
+  virtual bool borrowed() const { return false; }
 };
 
 /// Base of allocators that divide the memory of another one, which copies.

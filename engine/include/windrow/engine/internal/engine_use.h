@@ -2,6 +2,7 @@
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
+#include <chrono>
 #include <string_view>
 
 #include "windrow/engine/engine.h"
@@ -29,6 +30,15 @@ class EngineUse {
                      const PushOptions& options = {.name = "retire"});
   /// Whether the calling thread runs an op of the engine.
   static bool runs_op(Engine& engine);
+  /// As Engine::wait_for, outside ops, but returns false, too, once `go_on` has returned false, which it calls every 50
+  /// ms. Unlike repeated waits with a short limit, it does not wait for ops that are pushed meanwhile.
+  /// nanoseconds::max() means no limit.
+  static bool wait_while(Engine& engine, AccessList accesses, std::chrono::nanoseconds patience,
+                         const std::function<bool()>& go_on, std::source_location from);
+  /// Blocks until no op is pending; returns false after `patience`. Unlike wait_all_for() it reports no failure, so the
+  /// end of the engine still logs those for which nobody has waited. Throws MisuseError in a forked child whose copy of
+  /// the engine is unusable.
+  static bool wait_until_idle(Engine& engine, std::chrono::nanoseconds patience);
   /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished; an
   /// op of another ordered lane is pending until its point is reached. Throws as Engine::version().
   static bool is_idle(Engine& engine, Var var, const Lane* lane);

@@ -1,0 +1,202 @@
+// The life of engines: from their Python objects to the end of the program, and through forks.
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "python.h"
+#include "windrow/engine/internal/engine_use.h"
+#include "windrow/ops/device.h"
+
+namespace windrow::python {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long ops that have been called off at the end of the program may take to return.
+constexpr std::chrono::milliseconds patience_after_call_off{100};
+/// How long a thread that forks waits for pending ops: here, where they can have the GIL, and then in the engine.
+constexpr std::chrono::seconds patience_before_fork{5}, patience_in_fork{1};
+
+/// Whether the end of the program has begun.
+std::atomic<bool> ending{false};
+/// The number of threads that fork. Written with the GIL.
+std::atomic<int> forking{0};
+thread_local bool forks_here = false;
+
+/// Gives up the GIL while a push is held back, since the ops that it waits for may need it.
+std::shared_ptr<void> release_gil_while_held() { return has_gil() ? std::make_shared<WithoutGil>() : nullptr; }
+
+}  // namespace
+
+namespace {
+
+/// All engines that are not closed. Guarded by the mutex.
+struct Engines {
+  std::mutex mutex;
+  std::list<std::shared_ptr<EngineObject::State>> all;
+};
+Engines& engines() {
+  static auto* const engines = new Engines();
+  return *engines;
+}
+
+/// Whether a fork has copied it with pending ops, which run nowhere.
+bool is_unusable(Engine& engine) try {
+  EngineUse::wait_until_idle(engine, std::chrono::nanoseconds(0));
+  return false;
+} catch (const MisuseError&) {
+  return true;
+}
+/// Waits so long for pending ops that may still run.
+bool is_idle(Engine& engine, std::chrono::nanoseconds patience) {
+  return is_unusable(engine) || EngineUse::wait_until_idle(engine, patience);
+}
+
+void refuse_at_the_end() {
+  if (ending && !inside_op()) throw MisuseError("a call of an engine at the end of the program; expected it earlier");
+}
+
+/// Waits as long as another thread forks: pending ops must finish, so no more may come.
+void pass_forks() {
+  if (forking == 0 || forks_here || inside_op()) return;
+  const WithoutGil without_gil;
+  while (forking != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
+  Engines& known = engines();
+  const std::lock_guard lock(known.mutex);
+  return {known.all.begin(), known.all.end()};
+}
+
+std::chrono::nanoseconds nanoseconds_of(double seconds, const char* name) {
+  if (!(seconds >= 0 && seconds <= 1e9)) {
+    throw MisuseError(std::string(name) + " = " + std::to_string(seconds) + "; expected seconds from 0 to 1e9");
+  }
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+EngineObject::EngineObject(EngineOptions options) : state_(std::make_shared<State>()) {
+  refuse_at_the_end();
+  options.on_held = release_gil_while_held;
+  options.fork_patience = patience_in_fork;
+  // With the GIL, since default_engine() comes here in a static's initialisation, for which other threads wait.
+  state_->engine = std::make_shared<Engine>(std::move(options));
+  Engines& known = engines();
+  const std::lock_guard lock(known.mutex);
+  known.all.push_back(state_);
+}
+
+EngineObject::~EngineObject() = default;
+
+bool EngineObject::closed() const { return state_->engine == nullptr; }
+
+std::shared_ptr<Engine> EngineObject::share() const {
+  pass_forks();
+  if (closed()) throw MisuseError("this engine is closed; expected calls before close() and the end of its with block");
+  refuse_at_the_end();
+  return state_->engine;
+}
+
+void EngineObject::close() {
+  if (closed()) return;
+  const std::shared_ptr<Engine> engine = share();
+  if (EngineUse::runs_op(*engine)) throw MisuseError("close() inside an op of this engine; expected it outside");
+  if (!inside_op()) {  // otherwise shutdown() waits, which lets other ops run meanwhile
+    waiting(no_limit, [&](std::chrono::nanoseconds patience) { return is_idle(*engine, patience); });
+  }
+  state_->engine = nullptr;
+  state_->devices.clear();
+  {
+    Engines& known = engines();
+    const std::lock_guard lock(known.mutex);
+    known.all.remove(state_);
+  }
+  const WithoutGil without_gil;
+  engine->shutdown();
+}
+
+EngineObject& default_engine() {
+  static auto* const engine = new EngineObject({});
+  return *engine;
+}
+
+namespace {
+
+/// To be called at the end of the program, when Python still works, since ops may need it. An interrupt by the user
+/// ends the wait. Returns whether all engines have ended within these seconds.
+bool close_all(double seconds) {
+  ending = true;
+  bool all_ended = true;
+  auto until = Clock::now() + nanoseconds_of(seconds, "seconds");
+  for (const auto& state : all_engines()) {
+    std::shared_ptr<Engine> engine = state->engine;
+    if (engine == nullptr) continue;
+    try {
+      waiting(std::max(until - Clock::now(), Clock::duration()),
+              [&](std::chrono::nanoseconds patience) { return is_idle(*engine, patience); });
+    } catch (nb::python_error& interrupt) {
+      interrupt.restore();
+      PyErr_Clear();
+      until = Clock::now();
+    }
+    const WithoutGil without_gil;
+    if (is_unusable(*engine)) continue;  // so there is nothing to end
+    const bool ended = engine->shutdown_for(patience_after_call_off, [](const std::string& pending) {
+      log_warning("at the end of the program, ops are pending, and those that have not begun are called off; " +
+                  pending);
+    });
+    if (!ended) {
+      all_ended = false;
+      continue;
+    }
+    state->engine = nullptr;
+    state->devices.clear();
+    engine.reset();
+  }
+  all_engines_ended();
+  return all_ended;
+}
+
+/// Lets pending ops finish before a fork, since they may need the GIL, which the thread keeps from here on. Other
+/// threads push no further ones meanwhile.
+void before_fork() {
+  if (inside_op()) return;
+  forks_here = true;
+  ++forking;
+  const auto until = Clock::now() + patience_before_fork;
+  for (const auto& state : all_engines()) {
+    const std::shared_ptr<Engine> engine = state->engine;
+    const WithoutGil without_gil;
+    if (engine != nullptr) is_idle(*engine, std::max(until - Clock::now(), Clock::duration()));
+  }
+  release_dropped();
+}
+void after_fork_in_parent() {
+  if (std::exchange(forks_here, false)) --forking;
+}
+void after_fork_in_child() {
+  forks_here = false;
+  forking = 0;
+}
+
+}  // namespace
+
+void bind_engine_life(nb::module_& m) {
+  m.def("_becomes_idle", [](EngineObject& engine, double seconds) {
+    const std::shared_ptr<Engine> shared = engine.share();
+    return waiting(nanoseconds_of(seconds, "seconds"),
+                   [&](std::chrono::nanoseconds patience) { return is_idle(*shared, patience); });
+  });
+  m.def("default_engine", &default_engine, nb::rv_policy::reference,
+        "The engine of tensors and devices for which none is given. Made by the first call.");
+  m.def("_close_all", &close_all, nb::arg("seconds"));
+  m.def("_before_fork", &before_fork);
+  m.def("_after_fork_in_parent", &after_fork_in_parent);
+  m.def("_after_fork_in_child", &after_fork_in_child);
+}
+
+}  // namespace windrow::python

@@ -1,0 +1,139 @@
+// Expressions inside the bodies of vertex functions, and their operators.
+#include <nanobind/stl/vector.h>
+
+#include "operators.h"
+#include "parameters.h"
+#include "windrow/batching/expr.h"
+
+namespace nanobind::detail {
+
+/// An expression or a parameter as an operand.
+template <>
+struct type_caster<windrow::Operand> {
+  static constexpr auto Name = const_name("windrow.Expr | windrow.Parameter");
+  template <class T>
+  using Cast = windrow::Operand;
+  template <class T>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  bool from_python(handle from, std::uint32_t flags, cleanup_list* cleanup) noexcept {
+    flags &= ~static_cast<std::uint32_t>(cast_flags::none_disallowed);
+    if (from.is_none()) return false;
+    is_expr = expr.from_python(from, flags, cleanup);
+    return is_expr || parameter.from_python(from, flags, cleanup);
+  }
+  explicit operator windrow::Operand() {
+    if (is_expr) return *static_cast<windrow::Expr*>(expr);
+    return static_cast<windrow::python::ParameterObject*>(parameter)->parameter;
+  }
+
+  make_caster<windrow::Expr> expr;
+  make_caster<windrow::python::ParameterObject> parameter;
+  bool is_expr = false;
+};
+
+}  // namespace nanobind::detail
+
+namespace windrow::python {
+namespace {
+
+using Exprs = std::vector<Expr>;
+
+template <class Expression>
+std::string shown(const char* name, const Expression& of) {
+  return "<windrow." + std::string(name) + ", " + to_string(of.type()) + ">";
+}
+
+void bind_lists(nb::module_& m) {
+  using nb::literals::operator""_a;
+  m.def(
+      "concat", [](const std::vector<Operand>& parts) { return concat(std::span(parts)); }, "parts"_a,
+      "The operands side by side: windrow.concat([x, y]).");
+  m.def(
+      "sum", [](const Exprs& terms) { return sum(std::span(terms)); }, "terms"_a,
+      "The sum of a list of expressions. A value of edges stands for a term of each child.");
+  m.def(
+      "mean", [](const Exprs& terms) { return mean(std::span(terms)); }, "terms"_a,
+      "The mean of a list of expressions; see sum(). Of one expression: the mean over its columns.");
+  m.def(
+      "max", [](const Exprs& terms) { return max(std::span(terms)); }, "terms"_a,
+      "The maximum of each column of a list of expressions; see sum().");
+  m.def(
+      "log_sum_exp", [](const Exprs& terms) { return log_sum_exp(std::span(terms)); }, "terms"_a,
+      "Of a list of expressions: log(sum of exp(x)) of each column; see sum().");
+  m.def(
+      "softmax", [](const Exprs& terms) { return softmax(std::span(terms)); }, "terms"_a,
+      "Of a list of expressions: the softmax over all terms, for each column; see sum(). Returns an expression for "
+      "each "
+      "of the list.");
+  m.def(
+      "k_max", [](const Exprs& terms, Index k) { return k_max(std::span(terms), k); }, "terms"_a, "k"_a,
+      "The k largest terms of each column, in the order of the list; k times as wide as a term.");
+  m.def(
+      "weighted_sum", [](const Exprs& weights, const Exprs& values) { return weighted_sum(weights, values); },
+      "weights"_a, "values"_a, "The sum of each value times its weight, an expression of width 1.");
+  m.def(
+      "dot_attention",
+      [](const Expr& query, const Exprs& keys, const Exprs& values, const Exprs& masks) {
+        return dot_attention(query, keys, values, masks);
+      },
+      "query"_a, "keys"_a, "values"_a, "masks"_a = Exprs(),
+      "The sum of the values, weighted by the softmax of the dot products of their keys with the query. `masks`, of "
+      "width 1, are added to the dot products: -1e30 hides a key, 0 does not.");
+}
+
+void bind_children(nb::module_& m) {
+  using nb::literals::operator""_a;
+  m.def("sum_children", &sum_children, "x"_a,
+        "The sum of a value of edges over all children, first to last; zero for a vertex without children.");
+  m.def("mean_children", &mean_children, "x"_a, "The mean over all children; zero for a vertex without children.");
+  m.def("max_children", &max_children, "x"_a,
+        "The maximum of each column over all children; zero for a vertex without children.");
+  m.def("k_max_children", &k_max_children, "x"_a, "k"_a,
+        "The k largest elements of each column over all children, zeros where there are fewer; k times as wide as x.");
+  m.def("log_sum_exp_children", &log_sum_exp_children, "x"_a,
+        "log(sum of exp(x)) of each column over all children; zero for a vertex without children.");
+  m.def("softmax_children", &softmax_children, "x"_a, "The softmax over all children, for each column.");
+  m.def("to_children", &to_children, "x"_a,
+        "Hands the vertex's value to each of its edges. Operators do so with operands of edges.");
+}
+
+}  // namespace
+
+void bind_expressions(nb::module_& m) {
+  using nb::literals::operator""_a;
+  nb::class_<Expr> expr(m, "Expr",
+                        "A value that each vertex has, or each edge from a vertex to a child, inside the body of a "
+                        "vertex function. Operators broadcast operands of width 1, and parameters of one row.");
+  expr.def_prop_ro("width", &Expr::width, "The number of columns.").def("__repr__", [](const Expr& of) {
+    return shown("Expr", of);
+  });
+  nb::class_<IndexExpr>(m, "IndexExpr", "An index that was pulled.")
+      .def_prop_ro("width", &IndexExpr::width)
+      .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
+  expr.def(
+      "__getitem__",
+      [](const Expr& x, const nb::slice& columns) {
+        const auto [begin, end, step, count] = columns.compute(static_cast<std::size_t>(x.width()));
+        if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
+        return slice(x, begin, begin + static_cast<Index>(count));
+      },
+      "columns"_a, "Columns of x: x[:8], x[8:16].");
+  expr.def("__bool__", [](const Expr&) -> bool {
+    throw nb::type_error("an expression as a condition; expected none, since the body runs once for all vertices");
+  });
+  bind_operators<ExprTypes>(m, expr);
+  bind_lists(m);
+  bind_children(m);
+  m.def(
+      "mean", [](const Expr& x) { return mean(x); }, "x"_a);
+  m.def(
+      "embedding", [](const Operand& table, const IndexExpr& row) { return embedding(table, row); }, "table"_a, "row"_a,
+      "The row of the table with that number.");
+  m.def(
+      "embedding_bag", [](const Operand& table, const IndexExpr& rows) { return embedding_bag(table, rows); },
+      "table"_a, "rows"_a, "The sum of the rows of the table that the columns of `rows` name; -1 for none.");
+}
+
+}  // namespace windrow::python

@@ -1,0 +1,296 @@
+// Parameters, their initial values, and turns.
+#include "parameters.h"
+
+#include <algorithm>
+
+#include "arrays.h"
+#include "elements.h"
+
+namespace windrow::python {
+
+Turn::Turn(std::span<const SharedParameters> sets, ParametersObject* alone) : Turn() {
+  std::vector<Turns*> all;
+  if (alone != nullptr) all.push_back(&alone->turns);
+  for (const SharedParameters& set : sets) all.push_back(&set->turns);
+  std::ranges::sort(all);
+  for (Turns* const turns : all) {
+    if (turns->owner == std::this_thread::get_id()) {
+      throw MisuseError("a call on parameters while another call of this thread uses them; expected one at a time");
+    }
+    if (!turns->mutex.try_lock()) {
+      if (inside_op()) {
+        throw MisuseError("an op uses parameters while another thread does; expected one thread at a time");
+      }
+      waiting(no_limit, [&](auto patience) { return turns->mutex.try_lock_for(patience); });
+    }
+    turns->owner = std::this_thread::get_id();
+    taken_.push_back(turns);
+  }
+}
+
+Turn::~Turn() {
+  for (Turns* const turns : taken_) {
+    turns->owner = std::thread::id();
+    turns->mutex.unlock();
+  }
+}
+
+namespace {
+
+using Handle = ParametersHandle;
+
+/// How initial values follow from the shape. A value.
+struct Initialiser {
+  std::string name;
+  std::function<Initial(Index rows, Index width)> of;
+};
+
+Initialiser always(std::string name, Initial initial) {
+  return {std::move(name), [initial](Index, Index) { return initial; }};
+}
+
+/// The initialisers that need no numbers, by name.
+const std::vector<Initialiser>& named_initialisers() {
+  static const std::vector<Initialiser> all = {
+      {"glorot", [](Index rows, Index width) { return Initial::glorot(rows, width); }},
+      {"he_normal", [](Index rows, Index) { return Initial::he_normal(rows); }},
+      {"he_uniform", [](Index rows, Index) { return Initial::he_uniform(rows); }},
+      always("orthogonal", Initial::orthogonal()),
+      always("identity", Initial::identity()),
+      always("zeros", Initial::zeros()),
+  };
+  return all;
+}
+
+Initialiser initialiser_of(const nb::object& from) {
+  if (nb::isinstance<Initialiser>(from)) return nb::cast<Initialiser>(from);
+  if (double number = 0; nb::try_cast(from, number)) return always("constant", Initial::constant(number));
+  std::string name, names;
+  if (nb::try_cast(from, name)) {
+    for (const Initialiser& known : named_initialisers()) {
+      if (known.name == name) return known;
+      names += ", '" + known.name + "'";
+    }
+    throw MisuseError("initial = '" + name + "'; expected a number, an initialiser" + names);
+  }
+  throw nb::type_error(("initial is a " + std::string(nb::type_name(from.type()).c_str()) +
+                        "; expected a name, a number, or an initialiser of windrow.init")
+                           .c_str());
+}
+
+NonFinite non_finite_of(const std::string& name) {
+  if (name == "fail") return NonFinite::fail;
+  if (name == "skip") return NonFinite::skip;
+  throw MisuseError("non_finite = '" + name + "'; expected 'fail' or 'skip'");
+}
+
+/// Calls `call` with the parameters, in this thread's turn and with the engine in use.
+template <class Call>
+auto in_turn(const SharedParameters& set, const Call& call) {
+  const InUse use(&set->parameters.device());
+  const Turn turn(*set);
+  return return call(set->parameters);
+}
+
+ParameterObject add(const Handle& to, const std::string& name, Index rows, Index width, const nb::object& initial) {
+  const Initialiser how = initialiser_of(initial);
+  if (rows < 0 || width < 0) {
+    throw MisuseError("add: parameter '" + name + "' of " + std::to_string(rows) + " x " + std::to_string(width) +
+                      "; expected no negative size");
+  }
+  return in_turn(to.shared, [&](Parameters& set) {
+    return ParameterObject{to.shared, set.add(name, rows, width, how.of(rows, width))};
+  });
+}
+
+ParameterObject add_value(const Handle& to, const std::string& name, const nb::object& value) {
+  const Device device = to.shared->parameters.device();
+  const nb::object tensor = nb::isinstance<Tensor>(value) ? value : tensor_of(value, &device, name, "float32");
+  const Tensor& shared = nb::cast<const Tensor&>(tensor);
+  return in_turn(to.shared, [&](Parameters& set) { return ParameterObject{to.shared, set.add(name, shared)}; });
+}
+
+void set_value(const ParameterObject& of, const nb::object& value) {
+  Elements elements = elements_of(value, "float32");
+  const std::source_location from = calling_line();
+  in_turn(of.of, [&](Parameters& set) {
+    const Tensor& tensor = set.value(of.parameter);
+    if (elements.rows != tensor.rows() || elements.width != tensor.width()) {
+      throw MisuseError("parameter '" + set.name(of.parameter) + "': a value of " + std::to_string(elements.rows) +
+                        " x " + std::to_string(elements.width) + "; expected " + to_string(of.parameter.type()));
+    }
+    tensor.set(std::get<std::vector<float>>(std::move(elements.values)), from);
+  });
+}
+
+nb::object gradient_rows(const ParameterObject& of) {
+  const std::source_location from = calling_line();
+  const Gradient gradient = in_turn(of.of, [&](Parameters& set) { return set.summed_gradient(of.parameter, from); });
+  if (gradient.all || gradient.rows.empty()) return nb::none();
+  return nb::make_tuple(gradient.rows.front().of, gradient.rows.front().rows);
+}
+
+bool frozen(const ParameterObject& of) {
+  return in_turn(of.of, [&](Parameters& set) { return set.frozen(of.parameter); });
+}
+void set_frozen(const ParameterObject& of, bool frozen) {
+  in_turn(of.of, [&](Parameters& set) { frozen ? set.freeze(of.parameter) : set.unfreeze(of.parameter); });
+}
+
+std::string name_of(const ParameterObject& of) { return of.of->parameters.name(of.parameter); }
+
+nb::list all_of(const Handle& of) {
+  nb::list list;
+  const Parameters& set = of.shared->parameters;
+  for (std::size_t p = 0; p < set.size(); ++p) list.append(ParameterObject{of.shared, set[p]});
+  return list;
+}
+
+nb::dict skipped_steps(const Handle& of) {
+  const SkippedSteps skipped = of.shared->parameters.skipped_steps();
+  nb::list last;
+  for (const SkippedStep& step : skipped.last) last.append(nb::make_tuple(step.step, step.why));
+  nb::dict all;
+  all["count"] = skipped.count;
+  all["last"] = last;
+  return all;
+}
+
+void bind_initialisers(nb::module_& m) {
+  using nb::literals::operator""_a;
+  nb::class_<Initialiser>(m, "Initialiser", "How the initial values of a parameter are drawn. See windrow.init.")
+      .def("__repr__", [](const Initialiser& of) { return "<windrow.Initialiser " + of.name + ">"; });
+  for (const Initialiser& known : named_initialisers()) {
+    if (known.name == "orthogonal" || known.name == "identity") continue;
+    m.def(("_" + known.name).c_str(), [known] { return known; });
+  }
+  m.def("_constant", [](double value) { return always("constant", Initial::constant(static_cast<float>(value))); });
+  m.def("_uniform", [](double low, double high) {
+    return always("uniform", Initial::uniform(static_cast<float>(low), static_cast<float>(high)));
+  });
+  m.def("_normal", [](double mean, double deviation) {
+    return always("normal", Initial::normal(static_cast<float>(mean), static_cast<float>(deviation)));
+  });
+  m.def("_orthogonal", [](double gain) { return always("orthogonal", Initial::orthogonal(static_cast<float>(gain))); });
+  m.def("_identity", [](double factor) { return always("identity", Initial::identity(static_cast<float>(factor))); });
+}
+
+void bind_parameter(nb::module_& m) {
+  using nb::literals::operator""_a;
+  nb::class_<ParameterObject>(m, "Parameter",
+                              "A parameter of a set. An operand of expressions, such as `x @ w` and `x + bias`.")
+      .def_prop_ro("name", &name_of)
+      .def_prop_ro(
+          "shape",
+          [](const ParameterObject& of) {
+            return nb::make_tuple(of.parameter.type().rows.number(), of.parameter.type().width);
+          },
+          "(rows, width).")
+      .def_prop_rw(
+          "value",
+          [](const ParameterObject& of) {
+            return in_turn(of.of, [&](Parameters& set) { return Tensor(set.value(of.parameter)); });
+          },
+          &set_value, nb::for_setter(nb::arg("value")),
+          "The value, a Tensor that steps change in place. Setting it copies an array of the same shape.")
+      .def_prop_ro(
+          "gradient",
+          [](const ParameterObject& of) {
+            const std::source_location from = calling_line();
+            return in_turn(of.of, [&](Parameters& set) { return set.dense_gradient(of.parameter, from); });
+          },
+          "The gradient of the last minibatch that was differentiated, as a new Tensor of the parameter's shape; zero "
+          "where the loss does not depend on the parameter.")
+      .def_prop_ro("gradient_rows", &gradient_rows,
+                   "The gradient of a table that was only looked up: the numbers of the rows that were, ascending "
+                   "(IntTensor), and their gradients (Tensor). None for other gradients.")
+      .def_prop_rw(
+          "frozen", &frozen, &set_frozen, nb::for_setter(nb::arg("frozen")),
+          "A frozen parameter counts as a constant: from the next minibatch on, no gradient is computed for it, "
+          "and no step changes it.")
+      .def("__repr__", [](const ParameterObject& of) {
+        return "<windrow.Parameter '" + name_of(of) + "', " + to_string(of.parameter.type()) + ">";
+      });
+}
+
+}  // namespace
+
+void bind_parameters(nb::module_& m) {
+  using nb::literals::operator""_a;
+  bind_initialisers(m);
+  bind_parameter(m);
+  nb::class_<Handle>(m, "Parameters", nb::is_weak_referenceable())
+      .def(
+          "__init__",
+          [](Handle* self, const Device* device, std::uint64_t seed, std::string name, const std::string& non_finite) {
+            const InUse use(device);
+            ParametersOptions options{.non_finite = non_finite_of(non_finite), .name = std::move(name)};
+            new (self) Handle{std::make_shared<ParametersObject>(use.device(), seed, std::move(options))};
+          },
+          "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail")
+      .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot")
+      .def("add", &add_value, "name"_a, "value"_a)
+      .def_prop_ro("name", [](const Handle& of) { return of.shared->parameters.name(); })
+      .def_prop_ro("device", [](const Handle& of) { return Device(of.shared->parameters.device()); })
+      .def("__len__", [](const Handle& of) { return of.shared->parameters.size(); })
+      .def(
+          "__getitem__",
+          [](const Handle& of, const std::string& name) {
+            return in_turn(of.shared, [&](Parameters& set) { return ParameterObject{of.shared, set.find(name)}; });
+          },
+          "name"_a)
+      .def("_all", &all_of)
+      .def(
+          "sgd",
+          [](const Handle& of, double rate, double decay) {
+            const std::source_location from = calling_line();
+            return in_turn(of.shared, [&](Parameters& set) { return set.sgd(rate, decay, from); });
+          },
+          "rate"_a, "decay"_a = 0.0,
+          "Pushes a step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay "
+          "* value). Returns the number of the step, from 0.")
+      .def(
+          "keep_gradients",
+          [](const Handle& of) {
+            const std::source_location from = calling_line();
+            in_turn(of.shared, [&](Parameters& set) { set.keep_gradients(from); });
+          },
+          "Makes the next minibatch that is differentiated add its gradients to the existing ones.")
+      .def(
+          "forget_gradients",
+          [](const Handle& of) { in_turn(of.shared, [](Parameters& set) { set.forget_gradients(); }); },
+          "Drops all gradients, and the memory that they keep.")
+      .def(
+          "begin_minibatch",
+          [](const Handle& of) {
+            const std::source_location from = calling_line();
+            return in_turn(of.shared, [&](Parameters& set) { return set.begin_minibatch(from); });
+          },
+          "Begins a minibatch whose gradients the program adds itself, such as those of a Tape. Returns its number.")
+      .def(
+          "add_gradient",
+          [](const Handle& of, const ParameterObject& parameter, const Tensor& gradient) {
+            const std::source_location from = calling_line();
+            in_turn(of.shared, [&](Parameters& set) { set.add_gradient(parameter.parameter, gradient, from); });
+          },
+          "parameter"_a, "gradient"_a, "Adds to the gradient of the minibatch.")
+      .def(
+          "set_gradient",
+          [](const Handle& of, const ParameterObject& parameter, const Tensor& gradient) {
+            in_turn(of.shared, [&](Parameters& set) { set.set_gradient(parameter.parameter, gradient); });
+          },
+          "parameter"_a, "gradient"_a, "Replaces a gradient until the next minibatch is differentiated.")
+      .def_prop_rw(
+          "minibatches", [](const Handle& of) { return of.shared->parameters.minibatches(); },
+          [](const Handle& of, std::uint64_t number) {
+            in_turn(of.shared, [&](Parameters& set) { set.set_minibatches(number); });
+          },
+          nb::for_setter(nb::arg("number")),
+          "The number of minibatches that were computed for training; dropout depends on it.")
+      .def(
+          "skipped_steps", &skipped_steps,
+          "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
+          "the numbers and reasons of the 'last' ones.");
+}
+
+}  // namespace windrow::python

@@ -1,0 +1,383 @@
+"""Graphs from arrays, and from the trees and graphs of Python programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
+
+from . import _windrow
+from ._errors import MisuseError
+
+if TYPE_CHECKING:
+    from ._windrow import InputGraph, VertexFunction
+
+Numbers = Mapping[Any, int] | Callable[[Any], int]  # how words or labels become numbers
+
+
+class Graphs(_windrow.Graphs):
+    """Input graphs of one vertex function, in order: a sequence of InputGraph.
+
+    >>> graphs = windrow.Graphs.from_arrays(cell, offsets, child_offsets, children, word=words, label=labels)
+    >>> for minibatch in graphs.minibatches(64, shuffle=epoch):
+    ...     runner.differentiate(minibatch)
+
+    ``graphs[3]`` is an InputGraph; ``graphs[10:20]`` and ``graphs[[3, 1, 4]]`` are Graphs, which share the graphs.
+    Graphs are checked once, when they are made: MisuseError names the sample and the vertex of what does not fit. They
+    are immutable, and any thread may use them. ``Graphs([...])`` makes one of a list of InputGraph.
+
+    From:
+        arrays              from_arrays: the fastest, for thousands of samples in one call
+        lists               from_lists: for small data
+        nested tuples, NLTK from_nested
+        other objects       from_objects: a function gives the children of an object
+        NetworkX            from_networkx
+        files               Treebank, DependencyTreebank
+    """
+
+    __slots__ = ()
+
+    def minibatches(self, size: int, shuffle: int | None = None) -> list[Graphs]:
+        """The graphs in minibatches of `size` graphs, the last of which may be smaller.
+
+        They are in random order if `shuffle` gives a seed: pass another one for each epoch. Equal seeds give equal
+        minibatches, on each platform.
+        """
+        return super().minibatches(size, shuffle)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        function: VertexFunction,
+        offsets: Any,
+        child_offsets: Any,
+        children: Any,
+        *,
+        kinds: Any = None,
+        numbering: Literal["sample", "corpus"] = "sample",
+        **inputs: Any,
+    ) -> Graphs:
+        """Makes the graphs of all samples in one call, without a loop of Python.
+
+        >>> # (It works), then (Fine): vertices 0, 1 and 2 of the first sample, vertex 0 of the second
+        >>> windrow.Graphs.from_arrays(
+        ...     cell, offsets=[0, 3, 4], child_offsets=[0, 0, 0, 2, 2], children=[0, 1], word=[5, 8, -1, 2]
+        ... )
+
+        Args:
+            function: the vertex function that computes these graphs.
+            offsets: (samples + 1,) sample s has the vertices offsets[s] to offsets[s + 1] - 1.
+            child_offsets: (vertices + 1,) vertex v has the children children[child_offsets[v]] to
+                children[child_offsets[v + 1] - 1]. None if each vertex has the same number of children, -1 for missing
+                ones: then `children` is (vertices, arity).
+            children: (edges,) vertices, or -1 for a missing child.
+            kinds: (vertices,) the number of the kind that computes each vertex, for a function of several kinds.
+            numbering: whether children are numbered from 0 within each sample, or through all samples.
+            inputs: for each name that the function pulls, an array (vertices,) or (vertices, width): integers for an
+                index, -1 for a missing one, any numbers for values. Inputs of edges have a row for each child.
+
+        Arrays are NumPy arrays or others that exchange memory by DLPack, of any type of numbers; lists work, too. The
+        graphs hold copies.
+
+        Raises MisuseError, naming sample and vertex, for data that do not fit together or that the function refuses.
+        """
+        known = function.inputs
+        for name in inputs:
+            if name not in known:
+                listed = ", ".join(f"'{other}'" for other in known) or "none"
+                raise MisuseError(f"from_arrays: {function.name} pulls no input '{name}'; expected {listed}")
+        if numbering not in ("sample", "corpus"):
+            raise MisuseError(f"from_arrays: numbering = {numbering!r}; expected 'sample' or 'corpus'")
+        if child_offsets is None:
+            import numpy
+
+            children = numpy.asarray(children)
+            if len(children.shape) != 2:
+                raise MisuseError(
+                    f"from_arrays: children have shape {tuple(children.shape)}; expected (vertices, arity) without "
+                    "child_offsets"
+                )
+            vertices, arity = children.shape
+            child_offsets = numpy.arange(vertices + 1, dtype=numpy.int64) * arity
+            children = children.reshape(-1)
+        return cls._from_arrays(cls, function, offsets, child_offsets, children, kinds, inputs, numbering == "corpus")
+
+    @classmethod
+    def from_lists(cls, function: VertexFunction, samples: Iterable[Mapping[str, Any]]) -> Graphs:
+        """Makes a graph of each sample, a mapping of lists.
+
+        >>> windrow.Graphs.from_lists(cell, [{"children": [[], [], [0, 1]], "word": [5, 8, -1], "label": [2, 4, 3]}])
+
+        ``children`` has a list for each vertex; ``kinds`` and the inputs are as for from_arrays().
+        """
+        corpus = _Corpus(function)
+        for number, sample in enumerate(samples):
+            columns = {name: column for name, column in sample.items() if name not in ("children", "kinds")}
+            corpus.add_columns(number, sample["children"], sample.get("kinds"), columns)
+        return corpus.graphs(cls)
+
+    @classmethod
+    def from_objects(
+        cls,
+        function: VertexFunction,
+        roots: Iterable[Any],
+        children: Callable[[Any], Iterable[Any]],
+        inputs: Callable[[Any], Mapping[str, Any]],
+        *,
+        kind: Callable[[Any], int] | None = None,
+        shared: bool = False,
+    ) -> Graphs:
+        """Makes a graph of each root and the objects below it, such as the nodes of a syntax tree.
+
+        >>> import ast
+        >>> windrow.Graphs.from_objects(
+        ...     cell, programs, ast.iter_child_nodes, lambda node: {"type": types[type(node).__name__]}
+        ... )
+
+        Args:
+            children: returns the children of an object, from the first to the last; None for a missing one.
+            inputs: returns the inputs of an object: a number, or a row, for each name. An index that is left out is
+                -1, values are 0.
+            kind: returns the kind of an object, for a function of several kinds.
+            shared: whether an object that is met twice is one vertex, for graphs in which vertices have several
+                consumers; otherwise it is a vertex each time.
+
+        An object's vertex follows those of its children, so the root is the last vertex.
+        """
+        corpus = _Corpus(function)
+        for number, root in enumerate(roots):
+            corpus.add_object(number, root, children, inputs, kind, shared)
+        return corpus.graphs(cls)
+
+    @classmethod
+    def from_nested(
+        cls,
+        function: VertexFunction,
+        trees: Iterable[Any],
+        words: Numbers | None = None,
+        labels: Numbers | None = None,
+        *,
+        word: str = "word",
+        label: str = "label",
+    ) -> Graphs:
+        """Makes a graph of each tree of nested tuples or lists, or of NLTK.
+
+        >>> windrow.Graphs.from_nested(cell, [(("the", "cat"), "sat")], words)
+        >>> windrow.Graphs.from_nested(cell, [(3, (2, "It"), (4, "works"))], words, labels=int)
+        >>> windrow.Graphs.from_nested(cell, nltk.corpus.treebank.parsed_sents(), words, labels=categories)
+
+        Args:
+            words: gives the number of a word: a dict, a Vocabulary or a function. Without it, words are numbers.
+            labels: gives the number of a label. With it, the first element of each tuple is its label, otherwise
+                tuples have no labels. The labels of NLTK trees need it, too.
+            word, label: the names by which the function pulls them.
+
+        A tuple with a label whose only child is a word is one vertex, with the word. Other words are vertices without
+        a label (-1).
+        """
+        number_of_word = _numbering(words, "words")
+        number_of_label = None if labels is None else _numbering(labels, "labels")
+
+        def parts(tree: Any) -> tuple[Any, Sequence[Any]]:
+            if isinstance(tree, (str, bytes)) or not isinstance(tree, (tuple, list)):
+                return None, ()
+            if callable(getattr(tree, "label", None)):  # a list that NLTK extends
+                return tree.label(), tree
+            if number_of_label is None:
+                return None, tree
+            if len(tree) < 2:
+                raise MisuseError(f"from_nested: {tree!r} has no child; expected a label and children, or a word")
+            return tree[0], tree[1:]
+
+        def is_word(tree: Any) -> bool:
+            return not isinstance(tree, (tuple, list))
+
+        def with_word(tree: Any) -> bool:
+            children = parts(tree)[1]
+            return len(children) == 1 and is_word(children[0]) and number_of_label is not None
+
+        def inputs(tree: Any) -> dict[str, int]:
+            if is_word(tree):
+                return {word: number_of_word(tree)}
+            name, children = parts(tree)
+            numbers = {word: number_of_word(children[0])} if with_word(tree) else {}
+            if number_of_label is not None and name is not None:
+                numbers[label] = number_of_label(name)
+            return numbers
+
+        return cls.from_objects(function, trees, lambda tree: () if with_word(tree) else parts(tree)[1], inputs)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        function: VertexFunction,
+        graphs: Iterable[Any],
+        *,
+        children: Literal["successors", "predecessors"] = "successors",
+        kind: str = "kind",
+    ) -> Graphs:
+        """Makes a graph of each directed graph of NetworkX.
+
+        An edge leads from a vertex to its child, or with ``children="predecessors"`` from a child to its consumer.
+        Children are in the order in which their edges were added. The attributes of nodes and edges are the inputs of
+        the same names; an index that is missing is -1, values are 0. Vertices are numbered in the order of the nodes.
+        """
+        if children not in ("successors", "predecessors"):
+            raise MisuseError(f"from_networkx: children = {children!r}; expected 'successors' or 'predecessors'")
+        corpus = _Corpus(function)
+        of_edges = {name for name, (_, rows, _) in function.inputs.items() if rows == "edges"}
+        for number, graph in enumerate(graphs):
+            if not graph.is_directed():
+                raise MisuseError(f"from_networkx: sample {number} is undirected; expected a DiGraph")
+            place = {node: i for i, node in enumerate(graph)}
+            below = [list(getattr(graph, children)(node)) for node in graph]
+            nodes = [graph.nodes[node] for node in graph]
+            edges = [
+                graph.get_edge_data(*((node, child) if children == "successors" else (child, node)))
+                for node, of in zip(graph, below)
+                for child in of
+            ]
+            columns = {
+                name: [attributes.get(name) for attributes in (edges if name in of_edges else nodes)]
+                for name in function.inputs
+            }
+            kinds = [attributes.get(kind, 0) for attributes in nodes] if function.kinds > 1 else None
+            corpus.add_columns(number, [[place[child] for child in of] for of in below], kinds, columns)
+        return corpus.graphs(cls)
+
+    def __iter__(self) -> Iterator[InputGraph]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<windrow.Graphs, {len(self):,} graphs, {self.vertices:,} vertices>"
+
+    def _repr_html_(self) -> str:
+        from ._display import graphs_html
+
+        return graphs_html(self)
+
+
+def _numbering(numbers: Numbers | None, what: str) -> Callable[[Any], int]:
+    """How words or labels become numbers."""
+    if numbers is None:
+        return int
+    if callable(numbers):
+        return numbers
+
+    def number_of(name: Any) -> int:
+        try:
+            return numbers[name]
+        except KeyError:
+            raise MisuseError(f"from_nested: {name!r} is not in `{what}`; expected a number for it") from None
+
+    return number_of
+
+
+class _Corpus:
+    """Collects samples as lists that from_arrays() takes."""
+
+    def __init__(self, function: VertexFunction) -> None:
+        self._function = function
+        self._offsets = [0]
+        self._child_offsets = [0]
+        self._children: list[int] = []
+        self._kinds: list[int] | None = [] if function.kinds > 1 else None
+        self._inputs = function.inputs
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._inputs}
+        # What a vertex has that lacks an input: by name, an element of the column.
+        self._missing = {
+            name: (0.0 if what == "values" else -1) if width == 1 else [0.0 if what == "values" else -1] * width
+            for name, (what, _, width) in self._inputs.items()
+        }
+
+    def add_columns(
+        self,
+        number: int,
+        children: Sequence[Sequence[int]],
+        kinds: Sequence[int] | None,
+        columns: Mapping[str, Sequence[Any]],
+    ) -> None:
+        """A sample whose inputs are lists with an element for each vertex, or for each child."""
+        for of in children:
+            self._children.extend(of)
+            self._child_offsets.append(len(self._children))
+        first_edge = self._child_offsets[self._offsets[-1]]
+        self._offsets.append(len(self._child_offsets) - 1)
+        vertices, edges = len(children), len(self._children) - first_edge
+        if self._kinds is not None:
+            if kinds is None or len(kinds) != vertices:
+                raise MisuseError(
+                    f"sample {number}: kinds of {0 if kinds is None else len(kinds)} vertices; expected {vertices}"
+                )
+            self._kinds.extend(kinds)
+        for name, (_, rows, _) in self._inputs.items():
+            count = edges if rows == "edges" else vertices
+            column = columns.get(name)
+            if column is None:
+                raise MisuseError(f"sample {number}: has no input '{name}', which {self._function.name} pulls")
+            if len(column) != count:
+                raise MisuseError(f"sample {number}: '{name}' has {len(column)} rows; expected {count}")
+            missing = self._missing[name]
+            self._columns[name].extend(missing if row is None else row for row in column)
+
+    def add_object(
+        self,
+        number: int,
+        root: Any,
+        children_of: Callable[[Any], Iterable[Any]],
+        inputs_of: Callable[[Any], Mapping[str, Any]],
+        kind_of: Callable[[Any], int] | None,
+        shared: bool,
+    ) -> None:
+        children: list[list[int]] = []
+        kinds: list[int] = []
+        columns: dict[str, list[Any]] = {name: [] for name, (_, rows, _) in self._inputs.items() if rows != "edges"}
+        vertex_of: dict[int, int] = {}  # by id
+        kept: list[Any] = []  # so that no two objects have one id
+        path: set[int] = set()
+        # Each element: an object, its children still to be visited, the vertices of those that have been.
+        open_: list[tuple[Any, Iterator[Any], list[int]]] = []
+
+        def enter(node: Any) -> None:
+            if id(node) in path:
+                raise MisuseError(f"sample {number}: {_shown(node)} is below itself; expected no cycle")
+            of = iter(children_of(node))
+            path.add(id(node))
+            open_.append((node, of, []))
+
+        enter(root)
+        while open_:
+            node, left, done = open_[-1]
+            for child in left:
+                known = vertex_of.get(id(child)) if shared else None
+                if child is None:
+                    done.append(-1)
+                elif known is not None:
+                    done.append(known)
+                else:
+                    enter(child)
+                    break
+            else:
+                open_.pop()
+                path.discard(id(node))
+                vertex = len(children)
+                children.append(done)
+                if shared:
+                    vertex_of[id(node)] = vertex
+                    kept.append(node)
+                if kind_of is not None:
+                    kinds.append(kind_of(node))
+                inputs = inputs_of(node)
+                for name, column in columns.items():
+                    column.append(inputs.get(name))
+                if open_:
+                    open_[-1][2].append(vertex)
+        self.add_columns(number, children, kinds if kind_of is not None else None, columns)
+
+    def graphs(self, cls: type[Graphs]) -> Graphs:
+        return cls.from_arrays(
+            self._function, self._offsets, self._child_offsets, self._children, kinds=self._kinds, **self._columns
+        )
+
+
+def _shown(node: Any) -> str:
+    text = repr(node)
+    return text if len(text) < 60 else text[:57] + "..."

@@ -1,0 +1,213 @@
+"""Runners, and how they divide minibatches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, Literal, Mapping, NamedTuple, Sequence
+
+from . import _windrow
+
+if TYPE_CHECKING:
+    from ._graphs import Graphs
+    from ._parameters import Parameters
+    from ._windrow import Device, InputGraph, Minibatch, RunnerStats, Tensor, VertexFunction
+
+
+class Runner(_windrow.Runner):
+    """Computes a vertex function over minibatches of graphs, in batches, on the engine.
+
+    >>> runner = windrow.Runner(cell, parameters)
+    >>> for graphs in all_graphs.minibatches(64, shuffle=epoch):
+    ...     minibatch = runner.differentiate(graphs)
+    ...     parameters.sgd(0.05 / len(graphs))
+    >>> minibatch.loss()  # waits
+    >>> minibatch.at_roots("logits")  # a Tensor with a row for each graph
+
+    Calls push ops and return; `ahead` limits how far they run ahead of the engine. A minibatch reads parameters, and
+    writes gradients, in the order of the calls.
+
+    Args:
+        function: the vertex function.
+        parameters: the set that it uses, or a list of several sets.
+        device: where it computes; that of the parameters if None.
+        ahead: the most unfinished minibatches when a call returns. Each holds its memory.
+        groups: the most groups of samples that run concurrently.
+        group_flops: the least work of a group, in floating point operations.
+        op_flops: the target work of an op, in floating point operations.
+        split_rows: the least rows of an op, where a batch is cut for several workers.
+        schedule: 'level', 'depth', 'agenda', 'complete' or 'serial'; see make_schedule().
+        own_types: the most vertex types, per kind, with a computation of their own.
+        batch_rows: the most vertices of one batch.
+        time_steps: measures RunnerStats.times.
+        without: names of optimisations that are switched off, to measure their effect: 'specialisation', 'eager',
+            'lazy', 'slots', 'in_place', 'sharing', 'fusion', 'streaming', 'splitting'. Results are equal up to rounding.
+
+    Raises MisuseError for a function that uses parameters of other sets, or has a state that is never scattered.
+    """
+
+    __slots__ = ("_schedule",)
+
+    def __init__(
+        self,
+        function: VertexFunction,
+        parameters: Parameters | Sequence[Parameters],
+        device: Device | None = None,
+        *,
+        ahead: int = 2,
+        groups: int = 8,
+        group_flops: int = 80_000_000,
+        op_flops: int = 20_000_000,
+        split_rows: int = 32,
+        schedule: Literal["level", "depth", "agenda", "complete", "serial"] = "level",
+        own_types: int = 32,
+        batch_rows: int | None = None,
+        time_steps: bool = False,
+        without: Sequence[str] = (),
+    ) -> None:
+        self._schedule = schedule
+        super().__init__(
+            function,
+            parameters,
+            device,
+            ahead=ahead,
+            groups=groups,
+            group_flops=group_flops,
+            op_flops=op_flops,
+            split_rows=split_rows,
+            schedule=schedule,
+            own_types=own_types,
+            batch_rows=batch_rows,
+            time_steps=time_steps,
+            without=list(without),
+        )
+
+    def run(self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None) -> Minibatch:
+        """Computes losses and outputs, without gradients.
+
+        `given` has the tensors that the function pulls by Vertex.pull_row(): by name a Tensor, or a tuple of a Tensor
+        and the row that each vertex pulls, an integer array (vertices,). Without rows, vertex i pulls row i. Arrays are
+        copied to tensors.
+
+        Raises MisuseError, naming sample and vertex, for tensors that do not fit, and for graphs of another function.
+        """
+        return super().run(graphs, given)
+
+    def differentiate(
+        self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None
+    ) -> Minibatch:
+        """As run(), and computes the gradients of the loss with respect to all parameters.
+
+        Raises MisuseError if the function has no loss, or uses an operator without a gradient.
+        """
+        return super().differentiate(graphs, given)
+
+    def record(
+        self,
+        graphs: Graphs | Sequence[InputGraph],
+        outputs: Sequence[str] | Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+    ) -> Minibatch:
+        """The first half of differentiate(), for outputs whose gradients come from elsewhere.
+
+        >>> minibatch = runner.record(graphs, ["score"], {"features": features})
+        >>> gradient = ...  # of a loss that is computed from minibatch.output("score")
+        >>> runner.backward(minibatch, {"score": gradient})
+        >>> minibatch.gradient("features")
+
+        A mapping gives, for each output, the row of the gradient that each vertex has, or None for row i of vertex i.
+        The minibatch keeps its memory until its last handle ends.
+        """
+        return super().record(graphs, outputs, given)
+
+    def backward(self, minibatch: Minibatch, gradients: Mapping[str, Any], *, add: bool = False) -> None:
+        """The second half: the gradients of the loss, if there is one, and of the outputs that record() named.
+
+        Replaces the gradients of all parameters, or adds to them. Raises MisuseError if `gradients` names other
+        outputs or has another shape, and for a minibatch that was already differentiated.
+        """
+        super().backward(minibatch, dict(gradients), add=add)
+
+    def batches(self, graphs: Graphs | Sequence[InputGraph]) -> Batches:
+        """In which batches this runner would compute a minibatch; computes nothing. Shows in notebooks.
+
+        >>> print(runner.batches(graphs))
+        2,381 vertices in 52 batches (45.8 vertices each), at least 48
+        """
+        return Batches(self._grouped(graphs), self._schedule)
+
+    def stats(self) -> RunnerStats:
+        """What was counted since the runner was made: minibatches, vertices, batches, kernels, ops, memory."""
+        return super().stats()
+
+    def describe(self) -> str:
+        """The current plans as text: the steps of each vertex type that was seen so far."""
+        return super().describe()
+
+    def forget(self) -> None:
+        """Forgets the vertex types that this runner has seen, on which rounding depends.
+
+        Call it when you save a checkpoint: then the runner continues with the same bits as a new one.
+        """
+        super().forget()
+
+
+class Batch(NamedTuple):
+    """Vertices that are computed together."""
+
+    group: int
+    type: str
+    """The vertex type: 'cell, 2 children'."""
+    vertices: list[int]
+    """Numbered within the group, in the order of samples and their types."""
+
+    @property
+    def width(self) -> int:
+        """The number of vertices."""
+        return len(self.vertices)
+
+
+class Batches:
+    """The batches of a minibatch, in the order of computation: a sequence of Batch. Made by Runner.batches()."""
+
+    def __init__(self, grouped: Any, schedule: str) -> None:
+        self.grouped = grouped
+        """Types and groups, as a GroupedMinibatch."""
+        self._all: list[Batch] = []
+        for number, group in enumerate(grouped.groups):
+            made = _windrow.make_schedule(group, schedule)
+            for kind, begin, end in made.batches:
+                self._all.append(Batch(number, grouped.types[kind], made.order[begin:end]))
+        self.vertices = sum(group.vertices for group in grouped.groups)
+        """The number of vertices."""
+        self.fewest = sum(_windrow.fewest_batches(group) for group in grouped.groups)
+        """A lower bound on the number of batches of any schedule."""
+
+    @property
+    def mean_width(self) -> float:
+        """Vertices per batch."""
+        return self.vertices / len(self._all) if self._all else 0.0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, number: int) -> Batch:
+        return self._all[number]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._all)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.vertices:,} vertices in {len(self):,} batches ({self.mean_width:.1f} vertices each), at least "
+            f"{self.fewest:,}"
+        )
+
+    def dot(self) -> str:
+        """The batches and what they depend on, in the language of Graphviz."""
+        from ._display import batches_dot
+
+        return batches_dot(self)
+
+    def _repr_svg_(self) -> str:
+        from ._display import batches_svg
+
+        return batches_svg(self)

@@ -1,0 +1,70 @@
+"""Static functions: programs of tensors that are recorded once and replayed from then on."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Hashable, overload
+
+from . import _windrow
+from ._windrow import Device, IntTensor, StaticStats, Tensor
+
+Function = Callable[..., Any]
+
+
+class Static:
+    """A function of tensors whose operators are recorded in the first call, and replayed in later ones.
+
+    Made by ``@windrow.static``. Replays cost much less than calls of operators, and their tensors share planned memory.
+
+    The function takes tensors and returns a tensor of floats, a tuple of them, or None. It may apply operators, make,
+    fill and set tensors, draw random numbers, and use a Tape. It must not wait, such as by ``x.numpy()``, and must not push
+    Python functions: these raise MisuseError. All else that it does happens only in the first call for tensors of some
+    shapes: its numbers become constants, so put changing numbers in tensors. Tensors from outside are accessed in
+    place. The next call overwrites the returned tensors.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        device: Device | None = None,
+        *,
+        order: str = "parallel",
+        most_recordings: int = 8,
+        name: str | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._make = lambda on: _windrow._Static(
+            on, function, order, most_recordings, name or getattr(function, "__name__", "static")
+        )
+        self._device = device
+        self._program: Any = None
+
+    def __call__(self, *tensors: Tensor | IntTensor, key: Hashable = 0) -> Any:
+        """Runs the function, or replays what it did with tensors of these shapes and with an equal ``key``.
+
+        ``key`` stands for everything else on which the function depends.
+        """
+        if self._program is None:
+            first = tensors[0] if tensors else None
+            on = self._device or (first.device if isinstance(first, (Tensor, IntTensor)) else None)
+            self._program = self._make(on)
+        return self._program(tensors, hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
+
+    def stats(self) -> StaticStats | None:
+        """Counters; None before the first call."""
+        return None if self._program is None else self._program.stats()
+
+
+@overload
+def static(function: Function) -> Static: ...
+@overload
+def static(
+    *, device: Device | None = None, order: str = "parallel", most_recordings: int = 8, name: str | None = None
+) -> Callable[[Function], Static]: ...
+def static(function: Function | None = None, **options: Any) -> Any:
+    """Makes a Static of a function: ``@windrow.static``, or with options, ``@windrow.static(order="serial")``.
+
+    ``order`` is how a replay runs the operators: "parallel", "serial" or "breadth_first"; all give the same bits.
+    ``most_recordings`` is how many recordings are kept, of shapes and keys; the one used least recently is dropped first.
+    """
+    return Static(function, **options) if function is not None else lambda given: Static(given, **options)
