@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.h"
 #include "lazy_object.h"
 #include "operators.h"
 #include "python.h"
@@ -13,13 +14,14 @@
 namespace windrow::python {
 namespace {
 
-/// A graph and its turn, which all its handles share.
+/// A graph, its parameters, and its turn, which all its handles share.
 struct LazyGraphObject {
+  SharedParameters parameters;
+  std::shared_ptr<LazyUse> use;
   LazyGraph graph;
-  std::shared_ptr<LazyUse> use = std::make_shared<LazyUse>();
 
-  LazyGraphObject(const Device& device, const ParameterSets& parameters, const LazyOptions& options)
-      : graph(device, parameters, options) {}
+  LazyGraphObject(const SharedParameters& of, const LazyOptions& options)
+      : parameters(of), use(std::make_shared<LazyUse>(of)), graph(of->parameters.device(), of->parameters, options) {}
   LazyObject value(LazyExpr expr) const { return {std::move(expr), use}; }
 };
 
@@ -30,9 +32,11 @@ LazyOptions options_of(bool training, const std::string& schedule, std::int64_t 
   return options;
 }
 
-/// Runs `body` without the GIL, and with the graph's turn.
+/// Runs `body` without the GIL, in this thread's turn for the parameters and for the graph.
 template <class Body>
 auto computing(LazyUse& use, const Body& body) {
+  const InUse engine(&use.parameters()->parameters.device());
+  const Turn of_parameters(*use.parameters());
   const LazyUse::Turn turn(use);
   const WithoutGil without_gil;
   return body();
@@ -43,9 +47,9 @@ LazyObject input(LazyGraphObject& self, const std::vector<float>& values) {
   return self.value(self.graph.input(values, calling_line()));
 }
 
-LazyObject parameter(LazyGraphObject& self, const LazyWeight& weight) {
+LazyObject parameter(LazyGraphObject& self, const ParameterObject& weight) {
   self.use->require_free();
-  return self.value(self.graph.parameter(weight, calling_line()));
+  return self.value(self.graph.parameter(weight.parameter, calling_line()));
 }
 
 LazyIndexObject index(LazyGraphObject& self, nb::handle value) {
@@ -137,8 +141,8 @@ void bind_functions(nb::module_& m) {
             const LazyObject& value = *nb::inst_ptr<LazyObject>(part);
             all.emplace_back(value.get());
             use = value.use();
-          } else if (nb::isinstance<Parameter>(part)) {
-            all.emplace_back(*nb::inst_ptr<Parameter>(part));
+          } else if (nb::isinstance<ParameterObject>(part)) {
+            all.emplace_back(nb::inst_ptr<ParameterObject>(part)->parameter);
           } else {
             throw nb::next_overload();
           }
@@ -149,8 +153,8 @@ void bind_functions(nb::module_& m) {
       nb::arg("parts"));
   m.def(
       "embedding",
-      [](const Parameter& table, const LazyIndexObject& row) {
-        return LazyObject(embedding(table, row.get(), calling_line()), row.use());
+      [](const ParameterObject& table, const LazyIndexObject& row) {
+        return LazyObject(embedding(table.parameter, row.get(), calling_line()), row.use());
       },
       nb::arg("table"), nb::arg("row"));
   m.def("mean", [](const LazyObject& x) { return LazyObject(mean(x.get()), x.use()); }, nb::arg("x"));
@@ -245,7 +249,7 @@ void bind_lazy(nb::module_& m) {
       .def("constant", [](Body& self, Index width, double value) { return self.get().constant(width, value); },
            nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
       .def("zeros", [](Body& self, Index width) { return self.get().zeros(width); }, nb::arg("width"))
-      .def("parameter", [](Body& self, const LazyWeight& weight) { return self.get().parameter(weight); },
+      .def("parameter", [](Body& self, const ParameterObject& weight) { return self.get().parameter(weight.parameter); },
            nb::arg("weight"), "A parameter as an expression.")
       .def("result", [](Body& self, const Expr& value) { self.get().result(value); }, nb::arg("value"),
            "The next result: a row for each call.");
@@ -263,10 +267,9 @@ void bind_lazy(nb::module_& m) {
       "`schedule` is \"agenda\", \"level\", \"depth\" or \"serial\"; see docs/batching.md. One thread at a time.")
       .def(
           "__init__",
-          [](LazyGraphObject* self, Parameters& parameters, bool training, const std::string& schedule,
+          [](LazyGraphObject* self, const ParametersHandle& parameters, bool training, const std::string& schedule,
              std::int64_t recompute_below) {
-            new (self) LazyGraphObject(parameters.device(), parameters,
-                                       options_of(training, schedule, recompute_below));
+            new (self) LazyGraphObject(parameters.shared, options_of(training, schedule, recompute_below));
           },
           nb::arg("parameters"), nb::kw_only(), nb::arg("training") = true, nb::arg("schedule") = "agenda",
           nb::arg("recompute_below") = 20'000'000)

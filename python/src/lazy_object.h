@@ -3,6 +3,7 @@
 // Handles of a lazy graph count their uses without atomics. Python may drop one on any thread, also while another
 // thread computes without the GIL: then it is kept until that computation has ended. See LazyUse.
 #pragma once
+#include "parameters.h"
 #include "python.h"
 #include "windrow/batching/lazy.h"
 
@@ -11,6 +12,9 @@ namespace windrow::python {
 /// The turn of one graph. All members need the GIL.
 class LazyUse {
  public:
+  explicit LazyUse(SharedParameters parameters) : parameters_(std::move(parameters)) {}
+  const SharedParameters& parameters() const { return parameters_; }
+
   /// Throws MisuseError while another thread computes.
   void require_free() const {
     if (computing_) throw MisuseError("a lazy graph that another thread computes; expected one thread at a time");
@@ -40,6 +44,7 @@ class LazyUse {
   };
 
  private:
+  const SharedParameters parameters_;
   bool computing_ = false;
   std::vector<std::shared_ptr<void>> dropped_;
 };
@@ -96,8 +101,8 @@ class LazyArgument : ExpressionOperators<LazyTypes> {
   bool set(nb::handle from) {
     if (nb::isinstance<LazyObject>(from)) {
       value_ = nb::inst_ptr<LazyObject>(from);
-    } else if (nb::isinstance<Parameter>(from)) {
-      parameter_ = nb::inst_ptr<Parameter>(from);
+    } else if (nb::isinstance<ParameterObject>(from)) {
+      parameter_ = &nb::inst_ptr<ParameterObject>(from)->parameter;
     } else if (nb::isinstance<LazyWeight>(from)) {
       weight_ = nb::inst_ptr<LazyWeight>(from);
     } else {
@@ -161,6 +166,6 @@ inline Index LazyTypes::width(const LazyArgument& x) { return LazyExprTypes::wid
 
 template <>
 struct nanobind::detail::type_caster<windrow::python::LazyArgument> {
-  NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("LazyExpr"))
-  bool from_python(handle from, std::uint8_t, cleanup_list*) noexcept { return value.set(from); }
+  NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("windrow.LazyExpr | windrow.Parameter"))
+  bool from_python(handle from, std::uint32_t, cleanup_list*) noexcept { return value.set(from); }
 };

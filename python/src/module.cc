@@ -17,6 +17,7 @@ NB_MODULE(_windrow, m) {
   bind_parameters(m);
   bind_expressions(m);
   bind_vertex_function(m);
+  bind_lazy(m);
   bind_graphs(m);
   bind_runner(m);
   bind_schedule(m);

@@ -164,7 +164,7 @@ void call_with(PyObject* function, T& target) {
   const nb::object lent = nb::cast(Lent<T>(target));
   const nb::object result = nb::steal(PyObject_CallFunctionObjArgs(function, lent.ptr(), nullptr));
   nb::inst_ptr<Lent<T>>(lent)->end();
-  if (!result.is_valid()) throw take_python_error();
+  if (!result.is_valid()) throw_python_error();
 }
 
 /// The engine of a Python object.
@@ -220,6 +220,7 @@ void bind_parameters(nb::module_& m);
 void bind_expressions(nb::module_& m);
 void bind_vertex_function(nb::module_& m);
 void bind_graphs(nb::module_& m);
+void bind_lazy(nb::module_& m);
 void bind_runner(nb::module_& m);
 void bind_schedule(nb::module_& m);
 void bind_optimisers(nb::module_& m);
