@@ -1,6 +1,4 @@
 // Checkpoints: the same files as those of C++ programs.
-#include "windrow/training/checkpoint.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +7,7 @@
 #include "arrays.h"
 #include "graphs.h"
 #include "optimisers.h"
+#include "windrow/training/checkpoint.h"
 
 namespace windrow::python {
 namespace {
@@ -151,29 +150,32 @@ using Names = std::vector<std::string>;
 
 void bind_saved(nb::module_& m) {
   using nb::literals::operator""_a;
-  nb::class_<SavedCheckpoint>(m, "SavedCheckpoint", "A checkpoint that is open for reading; its checksums were verified.")
+  nb::class_<SavedCheckpoint>(m, "SavedCheckpoint",
+                              "A checkpoint that is open for reading; its checksums were verified.")
       .def_ro("step", &SavedCheckpoint::step)
-      .def_prop_ro("record", [](const SavedCheckpoint& of) { return dict_of(of.document); },
-                   "The records of the checkpoint, as a dict.")
-      .def_prop_ro("names",
-                   [](const SavedCheckpoint& of) {
-                     Names names;
-                     for (const StoredTensor& one : of.tensors.tensors()) names.push_back(one.name);
-                     return names;
-                   },
-                   "The names of its tensors.")
+      .def_prop_ro(
+          "record", [](const SavedCheckpoint& of) { return dict_of(of.document); },
+          "The records of the checkpoint, as a dict.")
+      .def_prop_ro(
+          "names",
+          [](const SavedCheckpoint& of) {
+            Names names;
+            for (const StoredTensor& one : of.tensors.tensors()) names.push_back(one.name);
+            return names;
+          },
+          "The names of its tensors.")
       .def("tensor", &tensor, "name"_a, nb::sig("def tensor(self, name: str) -> numpy.typing.NDArray[typing.Any]"),
            "Reads a tensor. Raises FileError if there is none of that name.")
       .def(
           "restore",
           [](const SavedCheckpoint& of, const ParametersHandle& parameters, OptimiserObject* optimiser,
              AveragesObject* averages, const std::string& name) {
-            with_parts(parameters, optimiser, averages, name,
-                       [&](const TrainingParts& parts) { restore(of, parts); });
+            with_parts(parameters, optimiser, averages, name, [&](const TrainingParts& parts) { restore(of, parts); });
           },
           "parameters"_a, "optimiser"_a = nb::none(), "averages"_a = nb::none(), nb::kw_only(), "name"_a = "",
           "Sets all to what the checkpoint has, and freezes the parameters that were frozen. Call it before the first "
-          "step. `name` is that of the set in the checkpoint. Raises FileError if a parameter is missing or has another "
+          "step. `name` is that of the set in the checkpoint. Raises FileError if a parameter is missing or has "
+          "another "
           "shape, if the checkpoint has more, and for another optimiser.")
       .def(
           "restore_for_use",
@@ -223,8 +225,8 @@ void bind_checkpoints(nb::module_& m) {
       .def("_write", &write, "step"_a, "snapshot"_a, "record"_a);
   nb::class_<CheckpointFolder>(m, "CheckpointFolder", "The checkpoints in a folder, for reading.")
       .def(
-          "__init__",
-          [](CheckpointFolder* self, const std::string& path) { new (self) CheckpointFolder(path); }, "path"_a)
+          "__init__", [](CheckpointFolder* self, const std::string& path) { new (self) CheckpointFolder(path); },
+          "path"_a)
       .def("steps", &CheckpointFolder::steps, "The steps that have a checkpoint, in ascending order.")
       .def(
           "load",
@@ -244,7 +246,8 @@ void bind_checkpoints(nb::module_& m) {
             return nb::make_tuple(std::move(newest->checkpoint), newest->skipped);
           },
           nb::sig("def newest(self) -> tuple[SavedCheckpoint | None, list[str]]"),
-          "The checkpoint with the highest step that is not damaged, or None, and a line for each newer one that cannot "
+          "The checkpoint with the highest step that is not damaged, or None, and a line for each newer one that "
+          "cannot "
           "be loaded.");
 }
 

@@ -49,9 +49,8 @@ std::vector<std::int32_t> numbers_of(const std::vector<std::string>& words, cons
 GraphsObject graphs_of_trees(const Treebank& of, const VertexFunction& function, const Vocabulary& words) {
   const WithoutGil without_gil;
   GraphData data;
-  return graphs_of(function, of.trees.size(), [&](std::size_t t) -> const GraphData& {
-    return data = numbered(of.trees[t], words);
-  });
+  return graphs_of(function, of.trees.size(),
+                   [&](std::size_t t) -> const GraphData& { return data = numbered(of.trees[t], words); });
 }
 
 struct DependencyInputs {
@@ -63,8 +62,8 @@ GraphData dependencies(const DependencySentence& sentence, const DependencyInput
   if (!enhanced) {
     data = dependency_tree(sentence);
   } else {
-    data = inputs.relations == nullptr ? enhanced_graph(sentence)
-                                       : enhanced_graph(sentence, inputs.relations->vocabulary);
+    data =
+        inputs.relations == nullptr ? enhanced_graph(sentence) : enhanced_graph(sentence, inputs.relations->vocabulary);
   }
   const std::size_t count = data.child_begin.size() - 1;
   if (inputs.words != nullptr) data.indices["word"] = numbers_of(sentence.forms, inputs.words->vocabulary, count);
@@ -109,18 +108,17 @@ void bind_vocabulary(nb::module_& m) {
           "words"_a, "at_least"_a = 1, "Of the words that occur at least so many times.")
       .def("__len__", [](const VocabularyObject& of) { return of.vocabulary.size(); })
       .def(
-          "__getitem__",
-          [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word); }, "word"_a,
-          "The number of a word; 0 if it is unknown.")
+          "__getitem__", [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word); },
+          "word"_a, "The number of a word; 0 if it is unknown.")
       .def(
           "__contains__",
-          [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word) != 0; },
-          "word"_a)
-      .def("numbers",
-           [](const VocabularyObject& of, const std::vector<std::string>& words) {
-             return numbers_of(words, of.vocabulary, words.size());
-           },
-           "words"_a)
+          [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word) != 0; }, "word"_a)
+      .def(
+          "numbers",
+          [](const VocabularyObject& of, const std::vector<std::string>& words) {
+            return numbers_of(words, of.vocabulary, words.size());
+          },
+          "words"_a)
       .def_ro("words", &VocabularyObject::words, "The words in the order of their numbers, from number 1 on.")
       .def("__repr__", [](const VocabularyObject& of) {
         return "<windrow.Vocabulary of " + std::to_string(of.words.size()) + " words>";
@@ -139,8 +137,7 @@ void bind_datasets(nb::module_& m) {
       .def(
           "__init__",
           [](Treebank* self, const std::optional<std::string>& path, const std::optional<std::string>& text) {
-            new (self) Treebank{
-                read_from(path, text, [](auto&&... from) { return read_treebank(from...); })};
+            new (self) Treebank{read_from(path, text, [](auto&&... from) { return read_treebank(from...); })};
           },
           "path"_a = nb::none(), nb::kw_only(), "text"_a = nb::none())
       .def("__len__", [](const Treebank& of) { return of.trees.size(); })
@@ -155,8 +152,9 @@ void bind_datasets(nb::module_& m) {
           "vocabulary",
           [](const Treebank& of, std::int64_t at_least) { return VocabularyObject(vocabulary_of(of.trees, at_least)); },
           "at_least"_a = 1, "The vocabulary of the words that occur at least so many times.")
-      .def("with_two_labels", [](const Treebank& of) { return Treebank{with_two_labels(of.trees)}; },
-           "The binary task: labels 0 and 1, and -1 for neutral ones. Drops trees whose root is neutral.")
+      .def(
+          "with_two_labels", [](const Treebank& of) { return Treebank{with_two_labels(of.trees)}; },
+          "The binary task: labels 0 and 1, and -1 for neutral ones. Drops trees whose root is neutral.")
       .def(
           "_graphs",
           [](const Treebank& of, const VertexFunction& function, const VocabularyObject& words) {
@@ -174,8 +172,7 @@ void bind_datasets(nb::module_& m) {
       .def(
           "__init__",
           [](DependencyTreebank* self, const std::optional<std::string>& path, const std::optional<std::string>& text) {
-            new (self) DependencyTreebank{
-                read_from(path, text, [](auto&&... from) { return read_conllu(from...); })};
+            new (self) DependencyTreebank{read_from(path, text, [](auto&&... from) { return read_conllu(from...); })};
           },
           "path"_a = nb::none(), nb::kw_only(), "text"_a = nb::none())
       .def("__len__", [](const DependencyTreebank& of) { return of.sentences.size(); })

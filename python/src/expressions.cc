@@ -64,7 +64,8 @@ void bind_lists(nb::module_& m) {
       "Of a list of expressions: log(sum of exp(x)) of each column; see sum().");
   m.def(
       "softmax", [](const Exprs& terms) { return softmax(std::span(terms)); }, "terms"_a,
-      "Of a list of expressions: the softmax over all terms, for each column; see sum(). Returns an expression for each "
+      "Of a list of expressions: the softmax over all terms, for each column; see sum(). Returns an expression for "
+      "each "
       "of the list.");
   m.def(
       "k_max", [](const Exprs& terms, Index k) { return k_max(std::span(terms), k); }, "terms"_a, "k"_a,
@@ -128,8 +129,8 @@ void bind_expressions(nb::module_& m) {
   m.def(
       "mean", [](const Expr& x) { return mean(x); }, "x"_a);
   m.def(
-      "embedding", [](const Operand& table, const IndexExpr& row) { return embedding(table, row); }, "table"_a,
-      "row"_a, "The row of the table with that number.");
+      "embedding", [](const Operand& table, const IndexExpr& row) { return embedding(table, row); }, "table"_a, "row"_a,
+      "The row of the table with that number.");
   m.def(
       "embedding_bag", [](const Operand& table, const IndexExpr& rows) { return embedding_bag(table, rows); },
       "table"_a, "rows"_a, "The sum of the rows of the table that the columns of `rows` name; -1 for none.");

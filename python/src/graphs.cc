@@ -140,55 +140,63 @@ void bind_graphs(nb::module_& m) {
                        "A graph of a vertex function: the children and inputs of its vertices, which are numbered from "
                        "0. An element of Graphs; immutable.")
       .def_prop_ro("vertices", [](const OneGraph& of) { return of.graph->vertices(); })
-      .def_prop_ro("edges", [](const OneGraph& of) { return of.graph->edges(); },
-                   "The number of children of all vertices.")
-      .def_prop_ro("levels", [](const OneGraph& of) { return of.graph->levels(); },
-                   "A vertex without children is on level 0, any other one is one level above its highest child.")
-      .def("level",
-           [](const OneGraph& of, std::int32_t vertex) {
-             if (vertex < 0 || of.graph->vertices() <= vertex) {
-               throw nb::index_error(("vertex " + std::to_string(vertex) + "; expected 0 to " +
-                                      std::to_string(of.graph->vertices() - 1))
-                                         .c_str());
-             }
-             return of.graph->level(vertex);
-           },
-           nb::arg("vertex"))
-      .def("index", [](const OneGraph& of, const std::string& name) { return numpy_array(of.graph->index(name)); },
-           nb::arg("name"), nb::sig("def index(self, name: str) -> numpy.typing.NDArray[numpy.int32]"),
-           "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
-           "function pulls none of this name.")
-      .def("structure", &structure,
-           nb::sig("def structure(self) -> tuple[typing.Any, typing.Any, typing.Any]"),
-           "Three arrays of int32: child_offsets, (vertices + 1,), and children, (edges,), as for Graphs.from_arrays(); "
-           "and the kind of each vertex, (vertices,).")
-      .def("dot", [](nb::handle self) { return displayed("graph_dot", self); }, nb::sig("def dot(self) -> str"),
-           "The graph in the language of Graphviz.")
-      .def("_repr_svg_", [](nb::handle self) { return displayed("graph_svg", self); },
-           nb::sig("def _repr_svg_(self) -> str"))
+      .def_prop_ro(
+          "edges", [](const OneGraph& of) { return of.graph->edges(); }, "The number of children of all vertices.")
+      .def_prop_ro(
+          "levels", [](const OneGraph& of) { return of.graph->levels(); },
+          "A vertex without children is on level 0, any other one is one level above its highest child.")
+      .def(
+          "level",
+          [](const OneGraph& of, std::int32_t vertex) {
+            if (vertex < 0 || of.graph->vertices() <= vertex) {
+              throw nb::index_error(
+                  ("vertex " + std::to_string(vertex) + "; expected 0 to " + std::to_string(of.graph->vertices() - 1))
+                      .c_str());
+            }
+            return of.graph->level(vertex);
+          },
+          nb::arg("vertex"))
+      .def(
+          "index", [](const OneGraph& of, const std::string& name) { return numpy_array(of.graph->index(name)); },
+          nb::arg("name"), nb::sig("def index(self, name: str) -> numpy.typing.NDArray[numpy.int32]"),
+          "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
+          "function pulls none of this name.")
+      .def(
+          "structure", &structure, nb::sig("def structure(self) -> tuple[typing.Any, typing.Any, typing.Any]"),
+          "Three arrays of int32: child_offsets, (vertices + 1,), and children, (edges,), as for Graphs.from_arrays(); "
+          "and the kind of each vertex, (vertices,).")
+      .def(
+          "dot", [](nb::handle self) { return displayed("graph_dot", self); }, nb::sig("def dot(self) -> str"),
+          "The graph in the language of Graphviz.")
+      .def(
+          "_repr_svg_", [](nb::handle self) { return displayed("graph_svg", self); },
+          nb::sig("def _repr_svg_(self) -> str"))
       .def("__repr__", [](const OneGraph& of) {
         return "<windrow.InputGraph, " + std::to_string(of.graph->vertices()) + " vertices, " +
                std::to_string(of.graph->levels()) + " levels>";
       });
   nb::class_<GraphsObject>(m, "Graphs", nb::is_weak_referenceable())
-      .def("__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },
-           nb::arg("graphs") = nb::make_tuple())
+      .def(
+          "__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },
+          nb::arg("graphs") = nb::make_tuple())
       .def("__len__", [](const GraphsObject& of) { return of.graphs.size(); })
       .def("__getitem__", &item, nb::arg("which"))
-      .def("__add__",
-           [](nb::handle self, const GraphsObject& other) {
-             GraphsObject both = *nb::inst_ptr<GraphsObject>(self);
-             both.graphs.insert(both.graphs.end(), other.graphs.begin(), other.graphs.end());
-             return new_graphs(self.type(), std::move(both));
-           },
-           nb::is_operator())
-      .def_prop_ro("vertices",
-                   [](const GraphsObject& of) {
-                     std::int64_t vertices = 0;
-                     for (const SharedGraph& graph : of.graphs) vertices += graph->vertices();
-                     return vertices;
-                   },
-                   "The number of vertices of all graphs.")
+      .def(
+          "__add__",
+          [](nb::handle self, const GraphsObject& other) {
+            GraphsObject both = *nb::inst_ptr<GraphsObject>(self);
+            both.graphs.insert(both.graphs.end(), other.graphs.begin(), other.graphs.end());
+            return new_graphs(self.type(), std::move(both));
+          },
+          nb::is_operator())
+      .def_prop_ro(
+          "vertices",
+          [](const GraphsObject& of) {
+            std::int64_t vertices = 0;
+            for (const SharedGraph& graph : of.graphs) vertices += graph->vertices();
+            return vertices;
+          },
+          "The number of vertices of all graphs.")
       .def("minibatches", &minibatches, nb::arg("size"), nb::arg("shuffle") = nb::none())
       .def_static("_from_arrays", &from_arrays, nb::arg("type"), nb::arg("function"), nb::arg("offsets"),
                   nb::arg("child_offsets"), nb::arg("children"), nb::arg("kinds").none(), nb::arg("inputs"),

@@ -76,5 +76,4 @@ GraphsObject graphs_of(const VertexFunction& function, std::size_t count,
 /// The graphs of Graphs, of an InputGraph, or of a sequence of InputGraph. Throws TypeError for anything else.
 GraphsObject graphs_from(nb::handle object);
 
-
 }  // namespace windrow::python

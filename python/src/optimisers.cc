@@ -29,13 +29,32 @@ auto waiting_in_turn(Object& of, const Call& call) {
   return call();
 }
 
+/// The functions of learning rates. The garbage collector cannot see them, so one that refers to its optimiser ends
+/// with the program only. Guarded by the GIL.
+using RateFunction = std::optional<Kept>;
+std::vector<std::weak_ptr<RateFunction>>& rate_functions() {
+  static auto* const all = new std::vector<std::weak_ptr<RateFunction>>();
+  return *all;
+}
+/// At the program's end, after the engines'.
+void end_rate_functions() {
+  for (const std::weak_ptr<RateFunction>& one : std::exchange(rate_functions(), {})) {
+    if (const std::shared_ptr<RateFunction> function = one.lock()) function->reset();
+  }
+}
+
 /// A rate that a Python function computes, on any thread.
-LearningRate rate_of(nb::object function) {
-  if (PyCallable_Check(function.ptr()) == 0) {
+LearningRate rate_of(nb::object given) {
+  if (PyCallable_Check(given.ptr()) == 0) {
     throw nb::type_error("a learning rate is computed by an object that is no function; expected f(step)");
   }
-  return LearningRate::from([kept = Kept(std::move(function))](std::uint64_t step) {
+  const auto function = std::make_shared<RateFunction>(Kept(std::move(given)));
+  std::erase_if(rate_functions(), [](const auto& one) { return one.expired(); });
+  rate_functions().push_back(function);
+  return LearningRate::from([function](std::uint64_t step) {
     const InPython python;
+    if (!*function) throw MisuseError("a learning rate after the end of the program");
+    const Kept kept = **function;
     const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(step));
     const nb::object rate = nb::steal(PyObject_CallFunctionObjArgs(kept.ptr(), number.ptr(), nullptr));
     if (!rate.is_valid()) throw take_python_error();
@@ -106,9 +125,8 @@ void bind_averages(nb::module_& m) {
           [](AveragesObject* self, const ParametersHandle& parameters, double decay) {
             const InUse use(&parameters.shared->parameters.device());
             const Turn turn(*parameters.shared);
-            new (self) AveragesObject{
-                parameters.shared,
-                std::make_unique<Averages>(parameters.shared->parameters, AveragesOptions{.decay = decay})};
+            new (self) AveragesObject{parameters.shared, std::make_unique<Averages>(parameters.shared->parameters,
+                                                                                    AveragesOptions{.decay = decay})};
           },
           "parameters"_a, "decay"_a = 0.999)
       .def(
@@ -125,7 +143,8 @@ void bind_averages(nb::module_& m) {
             in_turn(of, [&] { of.averages->swap(from); });
           },
           "Exchanges the values of the parameters with the averages: before an evaluation, and after it.")
-      .def_prop_ro("updates", [](AveragesObject& of) { return waiting_in_turn(of, [&] { return of.averages->updates(); }); });
+      .def_prop_ro("updates",
+                   [](AveragesObject& of) { return waiting_in_turn(of, [&] { return of.averages->updates(); }); });
 }
 
 }  // namespace
@@ -134,6 +153,7 @@ void bind_optimisers(nb::module_& m) {
   using nb::literals::operator""_a;
   bind_rates(m);
   bind_averages(m);
+  m.def("_end_rate_functions", &end_rate_functions);
   nb::class_<OptimiserObject>(m, "Optimiser")
       .def(
           "__init__",
@@ -151,9 +171,9 @@ void bind_optimisers(nb::module_& m) {
                                            .tables = tables_of(tables)};
             const InUse use(&parameters.shared->parameters.device());
             const Turn turn(*parameters.shared);
-            new (self) OptimiserObject{parameters.shared,
-                                       std::make_unique<Optimiser>(parameters.shared->parameters,
-                                                                   method_of(method, a, b, epsilon, nesterov), options)};
+            new (self) OptimiserObject{
+                parameters.shared, std::make_unique<Optimiser>(parameters.shared->parameters,
+                                                               method_of(method, a, b, epsilon, nesterov), options)};
           },
           "parameters"_a, "method"_a, "a"_a, "b"_a, "epsilon"_a, "nesterov"_a, "rate"_a.none(), "penalty"_a, "decay"_a,
           "clip_norm"_a.none(), "clip_value"_a.none(), "accumulate"_a, "tables"_a)
@@ -162,9 +182,9 @@ void bind_optimisers(nb::module_& m) {
           [](OptimiserObject& of, const ParameterObject& parameter, double rate_factor, double penalty_factor,
              double decay_factor) {
             in_turn(of, [&] {
-              of.optimiser->set(parameter.parameter, {.rate_factor = rate_factor,
-                                                      .penalty_factor = penalty_factor,
-                                                      .decay_factor = decay_factor});
+              of.optimiser->set(
+                  parameter.parameter,
+                  {.rate_factor = rate_factor, .penalty_factor = penalty_factor, .decay_factor = decay_factor});
             });
           },
           "parameter"_a, nb::kw_only(), "rate_factor"_a = 1.0, "penalty_factor"_a = 1.0, "decay_factor"_a = 1.0,
@@ -180,7 +200,8 @@ void bind_optimisers(nb::module_& m) {
             in_turn(of, [&] { of.optimiser->step(samples, from); });
           },
           "samples"_a,
-          "Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples: gradients "
+          "Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples: "
+          "gradients "
           "are divided by their number. Does not wait.")
       .def(
           "finish",
@@ -189,10 +210,12 @@ void bind_optimisers(nb::module_& m) {
             in_turn(of, [&] { of.optimiser->finish(from); });
           },
           "Pushes the step for which gradients are kept, if there are some; see `accumulate`.")
-      .def_prop_ro("takes_step", [](const OptimiserObject& of) { return of.optimiser->takes_step(); },
-                   "Whether the next call of step() takes a step instead of only keeping the gradients.")
       .def_prop_ro(
-          "steps", [](OptimiserObject& of) { return waiting_in_turn(of, [&] { return of.optimiser->progress().steps; }); },
+          "takes_step", [](const OptimiserObject& of) { return of.optimiser->takes_step(); },
+          "Whether the next call of step() takes a step instead of only keeping the gradients.")
+      .def_prop_ro(
+          "steps",
+          [](OptimiserObject& of) { return waiting_in_turn(of, [&] { return of.optimiser->progress().steps; }); },
           "How many steps have been taken and not skipped. Waits for those pushed so far.")
       .def_prop_ro(
           "rate", [](OptimiserObject& of) { return waiting_in_turn(of, [&] { return of.optimiser->rate(); }); },

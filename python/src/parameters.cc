@@ -125,8 +125,7 @@ void set_value(const ParameterObject& of, const nb::object& value) {
 
 nb::object gradient_rows(const ParameterObject& of) {
   const std::source_location from = calling_line();
-  const Gradient gradient =
-      in_turn(of.of, [&](Parameters& set) { return set.summed_gradient(of.parameter, from); });
+  const Gradient gradient = in_turn(of.of, [&](Parameters& set) { return set.summed_gradient(of.parameter, from); });
   if (gradient.all || gradient.rows.empty()) return nb::none();
   return nb::make_tuple(gradient.rows.front().of, gradient.rows.front().rows);
 }
@@ -172,8 +171,7 @@ void bind_initialisers(nb::module_& m) {
   m.def("_normal", [](double mean, double deviation) {
     return always("normal", Initial::normal(static_cast<float>(mean), static_cast<float>(deviation)));
   });
-  m.def("_orthogonal",
-        [](double gain) { return always("orthogonal", Initial::orthogonal(static_cast<float>(gain))); });
+  m.def("_orthogonal", [](double gain) { return always("orthogonal", Initial::orthogonal(static_cast<float>(gain))); });
   m.def("_identity", [](double factor) { return always("identity", Initial::identity(static_cast<float>(factor))); });
 }
 
@@ -206,9 +204,10 @@ void bind_parameter(nb::module_& m) {
       .def_prop_ro("gradient_rows", &gradient_rows,
                    "The gradient of a table that was only looked up: the numbers of the rows that were, ascending "
                    "(IntTensor), and their gradients (Tensor). None for other gradients.")
-      .def_prop_rw("frozen", &frozen, &set_frozen, nb::for_setter(nb::arg("frozen")),
-                   "A frozen parameter counts as a constant: from the next minibatch on, no gradient is computed for it, "
-                   "and no step changes it.")
+      .def_prop_rw(
+          "frozen", &frozen, &set_frozen, nb::for_setter(nb::arg("frozen")),
+          "A frozen parameter counts as a constant: from the next minibatch on, no gradient is computed for it, "
+          "and no step changes it.")
       .def("__repr__", [](const ParameterObject& of) {
         return "<windrow.Parameter '" + name_of(of) + "', " + to_string(of.parameter.type()) + ">";
       });
@@ -288,9 +287,10 @@ void bind_parameters(nb::module_& m) {
           },
           nb::for_setter(nb::arg("number")),
           "The number of minibatches that were computed for training; dropout depends on it.")
-      .def("skipped_steps", &skipped_steps,
-           "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
-           "the numbers and reasons of the 'last' ones.");
+      .def(
+          "skipped_steps", &skipped_steps,
+          "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
+          "the numbers and reasons of the 'last' ones.");
 }
 
 }  // namespace windrow::python

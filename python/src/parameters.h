@@ -42,8 +42,8 @@ struct ParametersHandle {
 };
 
 /// This thread's turn for some sets. Needs the GIL when it begins, and gives it up while it waits. Inside an op it does
-/// not wait, since the thread whose turn it is may wait for that op: then it throws MisuseError, as it does for a second
-/// turn of one thread.
+/// not wait, since the thread whose turn it is may wait for that op: then it throws MisuseError, as it does for a
+/// second turn of one thread.
 class Turn {
  public:
   explicit Turn(ParametersObject& set) : Turn(std::span<const SharedParameters>(), &set) {}

@@ -41,10 +41,15 @@ std::vector<SharedParameters> sets_of(nb::handle parameters) {
 }
 
 bool* option_of(Optimisations& all, const std::string& name) {
-  const std::pair<const char*, bool*> options[] = {
-      {"specialisation", &all.specialisation}, {"eager", &all.eager},     {"lazy", &all.lazy},
-      {"slots", &all.slots},                   {"in_place", &all.in_place}, {"sharing", &all.sharing},
-      {"fusion", &all.fusion},                 {"streaming", &all.streaming}, {"splitting", &all.splitting}};
+  const std::pair<const char*, bool*> options[] = {{"specialisation", &all.specialisation},
+                                                   {"eager", &all.eager},
+                                                   {"lazy", &all.lazy},
+                                                   {"slots", &all.slots},
+                                                   {"in_place", &all.in_place},
+                                                   {"sharing", &all.sharing},
+                                                   {"fusion", &all.fusion},
+                                                   {"streaming", &all.streaming},
+                                                   {"splitting", &all.splitting}};
   std::string names;
   for (const auto& [known, option] : options) {
     if (name == known) return option;
@@ -186,8 +191,7 @@ Tensor output(const MinibatchObject& of, const std::string& name, nb::handle row
   std::vector<std::int32_t> row_of;
   if (!rows.is_none()) row_of = Column(rows, "rows of " + name, 1).all();
   if (!rows.is_none() && row_of.empty() && of.minibatch.vertices() > 0) {
-    throw MisuseError("output '" + name + "': rows of 0 vertices; expected " +
-                      std::to_string(of.minibatch.vertices()));
+    throw MisuseError("output '" + name + "': rows of 0 vertices; expected " + std::to_string(of.minibatch.vertices()));
   }
   return in_turn(of, [&] { return of.minibatch.output(name, std::move(row_of), from); });
 }
@@ -203,7 +207,8 @@ nb::dict times_of(const RunnerStats& stats) {
 }
 
 void bind_stats(nb::module_& m) {
-  nb::class_<RunnerStats>(m, "RunnerStats", "Counted when minibatches are scheduled and not when they run, except times.")
+  nb::class_<RunnerStats>(m, "RunnerStats",
+                          "Counted when minibatches are scheduled and not when they run, except times.")
       .def_ro("minibatches", &RunnerStats::minibatches)
       .def_ro("vertices", &RunnerStats::vertices)
       .def_ro("batches", &RunnerStats::batches, "Fused runs of steps over rows of one vertex type.")
@@ -225,31 +230,35 @@ void bind_minibatch(nb::module_& m) {
   using nb::literals::operator""_a;
   nb::class_<MinibatchObject>(m, "Minibatch",
                               "The results of one call of a runner. Made by Runner.run() and others; a handle.")
-      .def_prop_ro("vertices", [](const MinibatchObject& of) { return of.minibatch.vertices(); },
-                   "The number of vertices.")
-      .def_prop_ro("var", [](const MinibatchObject& of) { return of.minibatch.var(); },
-                   "A variable for waits: engine.wait(minibatch), or await engine.ready(minibatch).")
+      .def_prop_ro(
+          "vertices", [](const MinibatchObject& of) { return of.minibatch.vertices(); }, "The number of vertices.")
+      .def_prop_ro(
+          "var", [](const MinibatchObject& of) { return of.minibatch.var(); },
+          "A variable for waits: engine.wait(minibatch), or await engine.ready(minibatch).")
       .def("loss", &loss,
            "Waits for the sum of the losses over all vertices, and returns it. Raises OpError if the minibatch failed; "
            "a loss that is infinite or NaN is a failure, whose cause, NotFiniteError, names the vertex.")
-      .def("output", &output, "name"_a, "rows"_a = nb::none(),
-           nb::sig("def output(self, name: str, rows: typing.Any = None) -> Tensor"),
-           "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows`, an integer for "
-           "each vertex, selects: the row of the result that a vertex has, or -1 for none.")
-      .def("at_roots",
-           [](const MinibatchObject& of, const std::string& name) {
-             const std::source_location from = calling_line();
-             return in_turn(of, [&] { return of.minibatch.at_roots(name, from); });
-           },
-           "name"_a,
-           "The output of the root of each graph, the vertex that is no child of another: a row for each graph. Raises "
-           "MisuseError, naming the sample, for a graph with several roots.")
-      .def("gradient",
-           [](const MinibatchObject& of, const std::string& name) {
-             const std::source_location from = calling_line();
-             return in_turn(of, [&] { return of.minibatch.gradient(name, from); });
-           },
-           "name"_a, "The gradient of a given tensor, in its shape.")
+      .def(
+          "output", &output, "name"_a, "rows"_a = nb::none(),
+          nb::sig("def output(self, name: str, rows: typing.Any = None) -> Tensor"),
+          "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows`, an integer for "
+          "each vertex, selects: the row of the result that a vertex has, or -1 for none.")
+      .def(
+          "at_roots",
+          [](const MinibatchObject& of, const std::string& name) {
+            const std::source_location from = calling_line();
+            return in_turn(of, [&] { return of.minibatch.at_roots(name, from); });
+          },
+          "name"_a,
+          "The output of the root of each graph, the vertex that is no child of another: a row for each graph. Raises "
+          "MisuseError, naming the sample, for a graph with several roots.")
+      .def(
+          "gradient",
+          [](const MinibatchObject& of, const std::string& name) {
+            const std::source_location from = calling_line();
+            return in_turn(of, [&] { return of.minibatch.gradient(name, from); });
+          },
+          "name"_a, "The gradient of a given tensor, in its shape.")
       .def("__repr__", [](const MinibatchObject& of) {
         return "<windrow.Minibatch, " + std::to_string(of.minibatch.vertices()) + " vertices>";
       });

@@ -1,11 +1,12 @@
 // Vertex functions: tracing a Python function.
+#include "windrow/batching/vertex_function.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include "parameters.h"
 #include "windrow/batching/internal/ir.h"
 #include "windrow/batching/internal/lazy_weight.h"
-#include "windrow/batching/vertex_function.h"
 
 namespace windrow::python {
 namespace {
@@ -80,79 +81,92 @@ void bind_vertex(nb::module_& m) {
   nb::class_<VertexHandle>(m, "Vertex",
                            "The argument of the body of a vertex function. Valid only while the body runs, which it "
                            "does once. Raises MisuseError, naming the function, for misuse.")
-      .def("state", [](const VertexHandle& v, const std::string& name, Index width) { return v->state(name, width); },
-           nb::arg("name"), nb::arg("width"), "Declares a part of the state. Use each name once.")
-      .def("gather",
-           [](const VertexHandle& v, std::size_t child, const State& state) { return v->gather(child, state); },
-           nb::arg("child"), nb::arg("state"),
-           "The state that child number `child` scattered, from 0; zero if the vertex has no such child.")
-      .def("each", [](const VertexHandle& v, const State& state, std::size_t k) { return v->each(state, k); },
-           nb::arg("state"), nb::arg("k") = 0,
-           "The state that each child scattered, or child k of each edge: a value of edges. For functions of any "
-           "arity.")
-      .def("scatter",
-           [](const VertexHandle& v, const State& state, const Expr& value) { v->scatter(state, value); },
-           nb::arg("state"), nb::arg("value"), "Hands the value to all consumers. Call it once for each state.")
-      .def("pull", [](const VertexHandle& v, const std::string& name, Index width) { return v->pull(name, width); },
-           nb::arg("name"), nb::arg("width") = 1,
-           "The vertex's row of the graph's values of that name. Use each name once.")
-      .def("pull_index",
-           [](const VertexHandle& v, const std::string& name, bool optional, Index width) {
-             return v->pull_index(name, presence_of(optional), width);
-           },
-           nb::arg("name"), nb::arg("optional") = false, nb::arg("width") = 1,
-           "The vertex's row of the graph's index of that name. If it is optional, which needs width 1, -1 means that "
-           "the vertex has none; values that operators compute from it are zero.")
-      .def("pull_row",
-           [](const VertexHandle& v, const std::string& tensor, Index width) { return v->pull_row(tensor, width); },
-           nb::arg("tensor"), nb::arg("width"),
-           "The vertex's row of a tensor that is given to each call of the runner. Its gradient is "
-           "Minibatch.gradient().")
-      .def("pull_edge",
-           [](const VertexHandle& v, const std::string& name, Index width) { return v->pull_edge(name, width); },
-           nb::arg("name"), nb::arg("width") = 1, "The row of an edge input, for each edge.")
-      .def("pull_edge_index",
-           [](const VertexHandle& v, const std::string& name, bool optional, Index width) {
-             return v->pull_edge_index(name, presence_of(optional), width);
-           },
-           nb::arg("name"), nb::arg("optional") = false, nb::arg("width") = 1,
-           "The index of an edge input, for each edge.")
-      .def("constant", [](const VertexHandle& v, Index width, double value) { return v->constant(width, value); },
-           nb::arg("width"), nb::arg("value"), "A row of equal numbers, for each vertex.")
-      .def("zeros", [](const VertexHandle& v, Index width) { return v->zeros(width); }, nb::arg("width"))
-      .def("parameter",
-           [](const VertexHandle& v, const ParameterObject& of) { return v->parameter(of.parameter); },
-           nb::arg("parameter"),
-           "A parameter as an expression. Operators on parameters alone are computed once for all vertices.")
-      .def("push",
-           [](const VertexHandle& v, const std::string& name, const Expr& value) { v->push(name, value); },
-           nb::arg("name"), nb::arg("value"), "Makes the value an output of the minibatch. Use each name once.")
-      .def("loss", [](const VertexHandle& v, const Expr& value) { v->loss(value); }, nb::arg("value"),
-           "Adds a term of width 1 to the loss, which is the sum over all vertices.");
+      .def(
+          "state", [](const VertexHandle& v, const std::string& name, Index width) { return v->state(name, width); },
+          nb::arg("name"), nb::arg("width"), "Declares a part of the state. Use each name once.")
+      .def(
+          "gather",
+          [](const VertexHandle& v, std::size_t child, const State& state) { return v->gather(child, state); },
+          nb::arg("child"), nb::arg("state"),
+          "The state that child number `child` scattered, from 0; zero if the vertex has no such child.")
+      .def(
+          "each", [](const VertexHandle& v, const State& state, std::size_t k) { return v->each(state, k); },
+          nb::arg("state"), nb::arg("k") = 0,
+          "The state that each child scattered, or child k of each edge: a value of edges. For functions of any "
+          "arity.")
+      .def(
+          "scatter", [](const VertexHandle& v, const State& state, const Expr& value) { v->scatter(state, value); },
+          nb::arg("state"), nb::arg("value"), "Hands the value to all consumers. Call it once for each state.")
+      .def(
+          "pull", [](const VertexHandle& v, const std::string& name, Index width) { return v->pull(name, width); },
+          nb::arg("name"), nb::arg("width") = 1,
+          "The vertex's row of the graph's values of that name. Use each name once.")
+      .def(
+          "pull_index",
+          [](const VertexHandle& v, const std::string& name, bool optional, Index width) {
+            return v->pull_index(name, presence_of(optional), width);
+          },
+          nb::arg("name"), nb::arg("optional") = false, nb::arg("width") = 1,
+          "The vertex's row of the graph's index of that name. If it is optional, which needs width 1, -1 means that "
+          "the vertex has none; values that operators compute from it are zero.")
+      .def(
+          "pull_row",
+          [](const VertexHandle& v, const std::string& tensor, Index width) { return v->pull_row(tensor, width); },
+          nb::arg("tensor"), nb::arg("width"),
+          "The vertex's row of a tensor that is given to each call of the runner. Its gradient is "
+          "Minibatch.gradient().")
+      .def(
+          "pull_edge",
+          [](const VertexHandle& v, const std::string& name, Index width) { return v->pull_edge(name, width); },
+          nb::arg("name"), nb::arg("width") = 1, "The row of an edge input, for each edge.")
+      .def(
+          "pull_edge_index",
+          [](const VertexHandle& v, const std::string& name, bool optional, Index width) {
+            return v->pull_edge_index(name, presence_of(optional), width);
+          },
+          nb::arg("name"), nb::arg("optional") = false, nb::arg("width") = 1,
+          "The index of an edge input, for each edge.")
+      .def(
+          "constant", [](const VertexHandle& v, Index width, double value) { return v->constant(width, value); },
+          nb::arg("width"), nb::arg("value"), "A row of equal numbers, for each vertex.")
+      .def(
+          "zeros", [](const VertexHandle& v, Index width) { return v->zeros(width); }, nb::arg("width"))
+      .def(
+          "parameter", [](const VertexHandle& v, const ParameterObject& of) { return v->parameter(of.parameter); },
+          nb::arg("parameter"),
+          "A parameter as an expression. Operators on parameters alone are computed once for all vertices.")
+      .def(
+          "push", [](const VertexHandle& v, const std::string& name, const Expr& value) { v->push(name, value); },
+          nb::arg("name"), nb::arg("value"), "Makes the value an output of the minibatch. Use each name once.")
+      .def(
+          "loss", [](const VertexHandle& v, const Expr& value) { v->loss(value); }, nb::arg("value"),
+          "Adds a term of width 1 to the loss, which is the sum over all vertices.");
 }
 
 }  // namespace
 
 void bind_vertex_function(nb::module_& m) {
   bind_vertex(m);
-  nb::class_<VertexFunction>(m, "VertexFunction",
-                             "What one vertex of an input graph computes, traced once. Immutable.")
+  nb::class_<VertexFunction>(m, "VertexFunction", "What one vertex of an input graph computes, traced once. Immutable.")
       .def(nb::init<std::string, const std::vector<VertexFunction>&>(), nb::arg("name"), nb::arg("kinds"),
            "Combines functions into one with several kinds. States, inputs and outputs of the same name are the same "
            "thing.")
-      .def_static("_trace", &traced, nb::arg("type"), nb::arg("name"), nb::arg("arity").none(), nb::arg("fixed"), nb::arg("per_edge"),
-                  nb::arg("body"))
+      .def_static("_trace", &traced, nb::arg("type"), nb::arg("name"), nb::arg("arity").none(), nb::arg("fixed"),
+                  nb::arg("per_edge"), nb::arg("body"))
       .def_prop_ro("name", &VertexFunction::name)
       .def_prop_ro("kinds", &VertexFunction::kinds, "The number of kinds.")
       .def_prop_ro("inputs", &inputs_of,
                    "The inputs that graphs need: for each name 'values', 'index' or 'optional index', whether "
                    "'vertices' or 'edges' have it, and the width.")
-      .def_prop_ro("states", [](const VertexFunction& of) { return names_of(ir::function_of(of).states); },
-                   "The name and width of each state.")
-      .def_prop_ro("outputs", [](const VertexFunction& of) { return names_of(ir::function_of(of).outputs); },
-                   "The name and width of each output.")
-      .def_prop_ro("tensors", [](const VertexFunction& of) { return names_of(ir::function_of(of).tensors); },
-                   "The name and width of each tensor that is given to each call of a runner.");
+      .def_prop_ro(
+          "states", [](const VertexFunction& of) { return names_of(ir::function_of(of).states); },
+          "The name and width of each state.")
+      .def_prop_ro(
+          "outputs", [](const VertexFunction& of) { return names_of(ir::function_of(of).outputs); },
+          "The name and width of each output.")
+      .def_prop_ro(
+          "tensors", [](const VertexFunction& of) { return names_of(ir::function_of(of).tensors); },
+          "The name and width of each tensor that is given to each call of a runner.");
 }
 
 }  // namespace windrow::python

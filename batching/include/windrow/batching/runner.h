@@ -200,8 +200,8 @@ class Minibatch {
   /// Waits for the sum of the losses over all vertices, and returns it. Throws OpError if the minibatch failed. A loss
   /// that is not finite is a failure, except for a minibatch with gradients whose parameters have NonFinite::skip.
   double loss(std::source_location from = std::source_location::current()) const;
-  /// A variable that the op changes which adds up the losses, for waits with a timeout and for ops that follow it. It is
-  /// poisoned if the minibatch failed.
+  /// A variable that the op changes which adds up the losses, for waits with a timeout and for ops that follow it. It
+  /// is poisoned if the minibatch failed.
   Var var() const;
   /// The same as loss(), as a function to be called later. Unlike a handle, it does not keep the minibatch's memory.
   std::function<double()> pending_loss(std::source_location from = std::source_location::current()) const;
