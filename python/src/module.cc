@@ -9,6 +9,7 @@ NB_MODULE(_windrow, m) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
     throw nb::import_error("windrow cannot be imported in a subinterpreter; expected the main interpreter");
   }
+  m.attr("_version") = WINDROW_VERSION;
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
   // Off by default: what daemon threads and the last exception refer to is never released.
   const char* const asked = std::getenv("WINDROW_LEAK_WARNINGS");

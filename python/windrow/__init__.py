@@ -38,9 +38,11 @@ __all__ = [
     "Stop",
     "Var",
     "WaitCycleError",
+    "__version__",
     "default_engine",
 ]
 
+__version__: str = _windrow._version
 
 _PATIENCE_AT_EXIT, _PATIENCE_BEFORE_FORK = 10.0, 5.0
 """How many seconds pending ops have to end after the program, and before a fork."""

@@ -21,6 +21,20 @@ def engine():
         made.wait_all()
 
 
+@pytest.fixture(params=["pool", "serial", "per_device", "chaos"])
+def any_engine(request):
+    with windrow.Engine(request.param, workers=2) as made:
+        yield made
+        made.wait_all()
+
+
+@pytest.fixture(params=["pool", "serial"])
+def any_policy(request):
+    with windrow.Engine(request.param, workers=2) as made:
+        yield made
+        made.wait_all()
+
+
 @pytest.fixture(autouse=True)
 def no_garbage():
     """Ends what a test has left before the next one begins."""
