@@ -1,6 +1,7 @@
 #include "windrow/ops/apply.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -96,13 +97,14 @@ Type checked_type(const Operator& op, const Signature& signature, Write write) {
   return type;
 }
 
-std::vector<Access> accesses_of(const Operands& operands, const Tensor& out) {
-  std::vector<Access> accesses;
-  for (const Tensor& tensor : operands.in) accesses.push_back(read(tensor.var()));
-  for (const IntTensor& tensor : operands.indices) accesses.push_back(read(tensor.var()));
-  accesses.push_back(operands.write == Write::add ? mutate(out.var()) : out.write_access());
-  for (const Tensor& state : operands.states) accesses.push_back(mutate(state.var()));
-  return accesses;
+InlineArray<Access> accesses_of(const Operands& operands, const Tensor& out) {
+  const std::size_t indices = operands.in.size(), result = indices + operands.indices.size();
+  return {result + 1 + operands.states.size(), [&](std::size_t k) {
+            if (k < indices) return read(operands.in[k].var());
+            if (k < result) return read(operands.indices[k - indices].var());
+            if (k > result) return mutate(operands.states[k - result - 1].var());
+            return operands.write == Write::add ? mutate(out.var()) : out.write_access();
+          }};
 }
 
 Launch launch_of(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
@@ -116,6 +118,8 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
               operands.write,
               device.memory == nullptr ? host_allocator() : device.memory,
               device.lane == host_lane ? nullptr : device.engine->lane(device.lane)};
+  made.in.reserve(operands.in.size());
+  made.indices.reserve(operands.indices.size());
   for (const Tensor& tensor : operands.in) made.in.push_back(tensor.view());
   for (const IntTensor& tensor : operands.indices) made.indices.push_back(tensor.view());
   for (const Tensor& tensor : operands.states) made.states.push_back(tensor.view());
@@ -143,12 +147,14 @@ ReplayedBuffers buffers_of(const Operator& op, const Operands& operands, const T
 void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
             std::source_location pushed_at) {
   const PushOptions options{.name = op.name, .lane = device.lane, .pushed_at = pushed_at};
+  const InlineArray<Access> all = accesses_of(operands, out);
+  const std::span<const Access> accesses = all;
   if (Recorder* const recorder = Recorder::here()) [[unlikely]] {
-    recorder->note(*device.engine, launch_of(device, op, operands, out), accesses_of(operands, out), options,
+    recorder->note(*device.engine, launch_of(device, op, operands, out), accesses, options,
                    buffers_of(op, operands, out));
     return recorder->note_applied(op, operands, out);
   }
-  device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out), options);
+  device.engine->push(launch_of(device, op, operands, out), accesses, options);
 }
 
 void require_fit(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
@@ -166,6 +172,8 @@ void require_fit(const Device& device, const Operator& op, const Operands& opera
 
 Signature signature_of(const Operands& operands) {
   Signature signature{.attributes = operands.attributes};
+  signature.in.reserve(operands.in.size());
+  signature.indices.reserve(operands.indices.size());
   for (const Tensor& tensor : operands.in) signature.in.push_back(type_of(tensor));
   for (const IntTensor& tensor : operands.indices) signature.indices.push_back(type_of(tensor));
   return signature;
@@ -179,13 +187,16 @@ void apply(const Device& device, const Operator& op, const Operands& operands, c
 
 Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
   require_fit(device, op, operands, out);
-  return {accesses_of(operands, out), launch_of(device, op, operands, out)};
+  const InlineArray<Access> all = accesses_of(operands, out);
+  const std::span<const Access> accesses = all;
+  return {{accesses.begin(), accesses.end()}, launch_of(device, op, operands, out)};
 }
 
 Tensor apply(const Device& device, const Operator& op, const Operands& operands, std::source_location pushed_at) {
-  const Type type = checked_type(op, signature_of(operands), operands.write);
+  const Signature signature = signature_of(operands);
+  const Type type = checked_type(op, signature, operands.write);
   const Tensor out(device, type.rows.number(), type.width, op.name);
-  require_states(op, signature_of(operands), operands, out);
+  require_states(op, signature, operands, out);
   require_memory(device, op, operands, out);
   launch(device, op, operands, out, pushed_at);
   return out;

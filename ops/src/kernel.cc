@@ -1,6 +1,7 @@
 #include "windrow/ops/kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "workspaces.h"
@@ -68,9 +69,16 @@ void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
 
 template <class Real>
 Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
+  // Where the operators that this thread has used last are in the tables that it uses, which mostly are one.
+  thread_local std::array<std::uint32_t, 64> places{};
   if (kernels_) {
-    const auto place = place_of(*kernels_, op.name.text());
-    const bool known = place != kernels_->end() && place->op.text() == op.name.text();
+    std::uint32_t& last = places[reinterpret_cast<std::uintptr_t>(&op) / sizeof(Operator) % places.size()];
+    const Entries& entries = *kernels_;
+    if (last >= entries.size() || entries[last].of != &op) {
+      last = static_cast<std::uint32_t>(place_of(entries, op.name.text()) - entries.begin());
+    }
+    const auto place = entries.begin() + last;
+    const bool known = place != entries.end() && (place->of == &op || place->op.text() == op.name.text());
     if (known && place->inputs == op.inputs && place->index_inputs == op.index_inputs) return place->kernel;
   }
   throw MisuseError("operator '" + std::string(op.name.text()) +

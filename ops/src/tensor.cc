@@ -11,14 +11,14 @@ namespace windrow {
 namespace {
 
 std::size_t bytes_of(Index rows, Index width, Index stride, std::size_t element, OpName name) {
-  const std::string shape = std::to_string(rows) + " x " + std::to_string(width);
+  const auto shape = [&] { return std::to_string(rows) + " x " + std::to_string(width); };
   if (rows < 0 || width < 0) {
-    throw MisuseError("tensor '" + std::string(name.text()) + "': " + shape + "; expected no negative size");
+    throw MisuseError("tensor '" + std::string(name.text()) + "': " + shape() + "; expected no negative size");
   }
   Index elements = 0, bytes = 0;
   if (__builtin_mul_overflow(rows, stride, &elements) ||
       __builtin_mul_overflow(elements, static_cast<Index>(element), &bytes)) {
-    throw OutOfMemory("tensor '" + std::string(name.text()) + "': " + shape + " is more than any memory holds");
+    throw OutOfMemory("tensor '" + std::string(name.text()) + "': " + shape() + " is more than any memory holds");
   }
   return static_cast<std::size_t>(bytes);
 }

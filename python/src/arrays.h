@@ -93,7 +93,7 @@ class Array : ExpressionOperators<ArrayTypes> {
 };
 
 /// Applies any operator to tensors, as ArrayTypes does. There must be an operand.
-Tensor apply_to_tensors(const Operator& op, Operands operands);
+Tensor apply_to_tensors(const Operator& op, const Operands& operands);
 
 }  // namespace windrow::python
 

@@ -9,11 +9,11 @@ namespace {
 using State = EngineObject::State;
 
 /// The state of an engine that is not closed. The one that was found last comes first, since most programs use one.
-std::shared_ptr<State> find(const Engine* engine) {
+State& find(const Engine* engine) {
   static auto* const last = new std::shared_ptr<State>();  // guarded by the GIL
-  if (engine != nullptr && *last != nullptr && (*last)->engine.get() == engine) return *last;
+  if (engine != nullptr && *last != nullptr && (*last)->engine.get() == engine) return **last;
   for (const std::shared_ptr<State>& state : all_engines()) {
-    if (engine != nullptr && state->engine.get() == engine) return *last = state;
+    if (engine != nullptr && state->engine.get() == engine) return *(*last = state);
   }
   throw MisuseError("a tensor or device of an engine that is closed; expected its use before close()");
 }
@@ -33,11 +33,11 @@ const Device& host_of(const EngineObject& engine) {
 }
 
 InUse::InUse(const Engine& engine, LaneId lane) {
-  const std::shared_ptr<State> state = find(&engine);
-  engine_ = state->engine;
+  State& state = find(&engine);
+  engine_ = state.engine;
   const auto of_lane = [&](const auto& device) { return device->memory_lane() == lane; };
-  const auto found = std::ranges::find_if(state->devices, of_lane);
-  device_ = found == state->devices.end() ? host_of(*state) : *found;
+  const auto found = std::ranges::find_if(state.devices, of_lane);
+  device_ = found == state.devices.end() ? host_of(state) : *found;
 }
 
 InUse::InUse(const Device* device) {
@@ -47,8 +47,8 @@ InUse::InUse(const Device* device) {
     device_ = host_of(engine.state());
     return;
   }
-  const std::shared_ptr<State> state = find(device->engine.get());
-  engine_ = state->engine;
+  const State& state = find(device->engine.get());
+  engine_ = state.engine;
   device_ = std::make_shared<const Device>(*device);
 }
 

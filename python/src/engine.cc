@@ -194,7 +194,8 @@ void bind_engine(nb::module_& m) {
   nb::class_<Var>(m, "Var", "A variable: a tag for whatever the program chooses. Made by Engine.var().")
       .def("__bool__", [](const Var& var) { return static_cast<bool>(var); })
       .def(
-          "__eq__", [](const Var& a, const Var& b) { return a == b; }, nb::is_operator())
+          "__eq__", [](const Var& a, const Var& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, arg: object, /) -> bool"))
       .def("__hash__", [](const Var& var) { return std::hash<Var>()(var); });
   nb::class_<Stop>(m, "Stop",
                    "Cancels the ops that were pushed with it: those that have not begun fail with Cancelled.")

@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 /// How long ops that have been called off at the end of the program may take to return.
 constexpr std::chrono::milliseconds patience_after_call_off{100};
-/// How long a thread that forks waits for pending ops: here, where they can have the GIL, and then in the engine.
-constexpr std::chrono::seconds patience_before_fork{5}, patience_in_fork{1};
+/// How long a thread that forks waits for pending ops in the engine, where they cannot have the GIL; see before_fork().
+constexpr std::chrono::seconds patience_in_fork{1};
 
 /// Whether the end of the program has begun.
 std::atomic<bool> ending{false};
@@ -133,7 +133,7 @@ bool close_all(double seconds) {
   bool all_ended = true;
   auto until = Clock::now() + nanoseconds_of(seconds, "seconds");
   for (const auto& state : all_engines()) {
-    std::shared_ptr<Engine> engine = state->engine;
+    const std::shared_ptr<Engine> engine = state->engine;
     if (engine == nullptr) continue;
     try {
       waiting(std::max(until - Clock::now(), Clock::duration()),
@@ -143,35 +143,51 @@ bool close_all(double seconds) {
       PyErr_Clear();
       until = Clock::now();
     }
-    const WithoutGil without_gil;
     if (is_unusable(*engine)) continue;  // so there is nothing to end
-    const bool ended = engine->shutdown_for(patience_after_call_off, [](const std::string& pending) {
+    const auto call_off = [](const std::string& pending) {
       log_warning("at the end of the program, ops are pending, and those that have not begun are called off; " +
                   pending);
-    });
-    if (!ended) {
-      all_ended = false;
-      continue;
+    };
+    bool ended = false;
+    {
+      const WithoutGil without_gil;
+      ended = engine->shutdown_for(patience_after_call_off, call_off);
     }
-    state->engine = nullptr;
-    state->devices.clear();
-    engine.reset();
+    all_ended &= ended;
+    if (ended) {
+      state->engine = nullptr;
+      state->devices.clear();
+    }
   }
   all_engines_ended();
   return all_ended;
 }
 
 /// Lets pending ops finish before a fork, since they may need the GIL, which the thread keeps from here on. Other
-/// threads push no further ones meanwhile.
-void before_fork() {
+/// threads push no further ones meanwhile. Waits at most these seconds.
+void before_fork(double seconds) {
   if (inside_op()) return;
   forks_here = true;
   ++forking;
-  const auto until = Clock::now() + patience_before_fork;
+  const auto until = Clock::now() + nanoseconds_of(seconds, "seconds");
+  std::vector<std::shared_ptr<Engine>> engines;
   for (const auto& state : all_engines()) {
-    const std::shared_ptr<Engine> engine = state->engine;
-    const WithoutGil without_gil;
-    if (engine != nullptr) is_idle(*engine, std::max(until - Clock::now(), Clock::duration()));
+    if (state->engine != nullptr) engines.push_back(state->engine);
+  }
+  const auto all_idle = [&](bool patient) {
+    bool idle = true;
+    for (const std::shared_ptr<Engine>& engine : engines) {
+      const std::chrono::nanoseconds left = patient ? until - Clock::now() : Clock::duration();
+      idle &= is_idle(*engine, std::max(left, left.zero()));
+    }
+    return idle;
+  };
+  for (bool idle = false; !idle && Clock::now() < until;) {
+    {
+      const WithoutGil without_gil;
+      all_idle(true);
+    }
+    idle = all_idle(false);  // threads that were held back in a push may have gone on before this one had the GIL
   }
   release_dropped();
 }
@@ -194,7 +210,7 @@ void bind_engine_life(nb::module_& m) {
   m.def("default_engine", &default_engine, nb::rv_policy::reference,
         "The engine of tensors and devices for which none is given. Made by the first call.");
   m.def("_close_all", &close_all, nb::arg("seconds"));
-  m.def("_before_fork", &before_fork);
+  m.def("_before_fork", &before_fork, nb::arg("seconds"));
   m.def("_after_fork_in_parent", &after_fork_in_parent);
   m.def("_after_fork_in_child", &after_fork_in_child);
 }

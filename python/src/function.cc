@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <thread>
 
 #include "python.h"
 #include "windrow/engine/internal/engine_use.h"
@@ -106,7 +107,11 @@ WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) { ++without_gil; }
 WithoutGil::~WithoutGil() { take_back(); }
 void WithoutGil::take_back() {
   --without_gil;
-  PyEval_RestoreThread(state_);
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (...) {  // Python has ended, and ends this daemon thread; but C++ code on its stack may not be unwound
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
 }
 bool WithoutGil::handle_signals() {
   take_back();

@@ -70,9 +70,9 @@ Column::Column(nb::handle array, const std::string& name, std::size_t dimensions
     refuse("is a " + std::string(nb::type_name(array.type()).c_str()) +
            "; expected an array of numbers in the host's memory, or a list of them");
   }
-  if (array_.ndim() != dimensions && array_.ndim() + 1 != dimensions) {
-    refuse("has shape " + shape_of(array_) + "; expected " + std::to_string(dimensions) + " dimensions" +
-           (dimensions > 1 ? ", or one less for a width of 1" : ""));
+  if (array_.ndim() != dimensions && (dimensions == 1 || array_.ndim() + 1 != dimensions)) {
+    refuse("has shape " + shape_of(array_) + "; expected " +
+           (dimensions == 1 ? "one dimension" : "(rows, width), or (rows,) for a width of 1"));
   }
   const auto bytes = static_cast<std::int64_t>(array_.itemsize());
   const bool flat = array_.ndim() < 2;

@@ -21,14 +21,6 @@ nb::object numpy_array(std::vector<T> numbers) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
-/// Graphs of the class of `like`, which may be a Python class.
-nb::object new_graphs(nb::handle type, GraphsObject graphs) {
-  nb::object made = nb::inst_alloc(type);
-  new (nb::inst_ptr<GraphsObject>(made)) GraphsObject(std::move(graphs));
-  nb::inst_mark_ready(made);
-  return made;
-}
-
 std::size_t place_of(const GraphsObject& graphs, std::int64_t number) {
   const auto count = static_cast<std::int64_t>(graphs.graphs.size());
   const std::int64_t place = number < 0 ? number + count : number;
@@ -41,7 +33,7 @@ std::size_t place_of(const GraphsObject& graphs, std::int64_t number) {
 }
 
 nb::object item(nb::handle self, nb::handle which) {
-  const auto& graphs = *nb::inst_ptr<GraphsObject>(self);
+  const auto& graphs = nb::cast<const GraphsObject&>(self);
   if (nb::isinstance<nb::slice>(which)) {
     auto [begin, end, step, count] = nb::borrow<nb::slice>(which).compute(graphs.graphs.size());
     GraphsObject taken;
@@ -49,7 +41,7 @@ nb::object item(nb::handle self, nb::handle which) {
     for (std::size_t i = 0; i < count; ++i, begin += step) {
       taken.graphs.push_back(graphs.graphs[static_cast<std::size_t>(begin)]);
     }
-    return new_graphs(self.type(), std::move(taken));
+    return new_object<GraphsObject>(self.type(), std::move(taken));
   }
   if (std::int64_t number = 0; nb::try_cast(which, number)) {
     return nb::cast(OneGraph{graphs.graphs[place_of(graphs, number)]});
@@ -58,13 +50,13 @@ nb::object item(nb::handle self, nb::handle which) {
   for (const nb::handle one : nb::iter(which)) {
     taken.graphs.push_back(graphs.graphs[place_of(graphs, nb::cast<std::int64_t>(one))]);
   }
-  return new_graphs(self.type(), std::move(taken));
+  return new_object<GraphsObject>(self.type(), std::move(taken));
 }
 
 /// Equal seeds give the minibatches of windrow::shuffled_minibatches() with a std::mt19937_64.
 nb::list minibatches(nb::handle self, std::int64_t size, std::optional<std::uint64_t> shuffle) {
   if (size < 1) throw MisuseError("minibatches of " + std::to_string(size) + " graphs; expected at least 1");
-  std::vector<SharedGraph> order = nb::inst_ptr<GraphsObject>(self)->graphs;
+  std::vector<SharedGraph> order = nb::cast<const GraphsObject&>(self).graphs;
   if (shuffle) {
     std::mt19937_64 random(*shuffle);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
@@ -72,7 +64,7 @@ nb::list minibatches(nb::handle self, std::int64_t size, std::optional<std::uint
   nb::list all;
   for (auto begin = order.begin(); begin != order.end();) {
     const auto end = begin + std::min<std::ptrdiff_t>(size, order.end() - begin);
-    all.append(new_graphs(self.type(), {{begin, end}}));
+    all.append(new_object<GraphsObject>(self.type(), GraphsObject{{begin, end}}));
     begin = end;
   }
   return all;
@@ -96,7 +88,7 @@ nb::object from_arrays(nb::handle type, const VertexFunction& function, nb::hand
     const WithoutGil without_gil;
     made = graphs_of(function, arrays);
   }
-  return new_graphs(type, std::move(made));
+  return new_object<GraphsObject>(type, std::move(made));
 }
 
 /// What a function of windrow._display makes of an object.
@@ -113,8 +105,8 @@ nb::tuple structure(const OneGraph& of) {
 }  // namespace
 
 GraphsObject graphs_from(nb::handle object) {
-  if (nb::isinstance<GraphsObject>(object)) return *nb::inst_ptr<GraphsObject>(object);
-  if (nb::isinstance<OneGraph>(object)) return {{nb::inst_ptr<OneGraph>(object)->graph}};
+  if (nb::isinstance<GraphsObject>(object)) return nb::cast<const GraphsObject&>(object);
+  if (nb::isinstance<OneGraph>(object)) return {{nb::cast<const OneGraph&>(object).graph}};
   const auto refuse = [&](nb::handle given) {
     throw nb::type_error(("graphs are given as " + std::string(nb::type_name(given.type()).c_str()) +
                           "; expected Graphs, or a list of InputGraph")
@@ -129,7 +121,7 @@ GraphsObject graphs_from(nb::handle object) {
   while (PyObject* const next = PyIter_Next(all.ptr())) {
     const nb::object one = nb::steal(next);
     if (!nb::isinstance<OneGraph>(one)) refuse(one);
-    graphs.graphs.push_back(nb::inst_ptr<OneGraph>(one)->graph);
+    graphs.graphs.push_back(nb::cast<const OneGraph&>(one).graph);
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return graphs;
@@ -184,9 +176,9 @@ void bind_graphs(nb::module_& m) {
       .def(
           "__add__",
           [](nb::handle self, const GraphsObject& other) {
-            GraphsObject both = *nb::inst_ptr<GraphsObject>(self);
+            GraphsObject both = nb::cast<const GraphsObject&>(self);
             both.graphs.insert(both.graphs.end(), other.graphs.begin(), other.graphs.end());
-            return new_graphs(self.type(), std::move(both));
+            return new_object<GraphsObject>(self.type(), std::move(both));
           },
           nb::is_operator())
       .def_prop_ro(

@@ -14,6 +14,17 @@
 
 namespace windrow::python {
 
+/// A new object of `type`, which must be the class of T or a Python class that extends it, with this value.
+template <class T>
+nb::object new_object(nb::handle type, T value) {
+  const int is_class = PyType_Check(type.ptr()) ? PyObject_IsSubclass(type.ptr(), nb::type<T>().ptr()) : 0;
+  if (is_class != 1) throw nb::type_error("the class of a new object is another; expected one that extends its own");
+  nb::object made = nb::inst_alloc(type);
+  new (nb::inst_ptr<T>(made)) T(std::move(value));
+  nb::inst_mark_ready(made);
+  return made;
+}
+
 /// An array of a caller, of any type of numbers and any strides, as rows of numbers. A view that keeps the array alive.
 class Column {
  public:

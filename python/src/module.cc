@@ -1,9 +1,19 @@
 // The module windrow._windrow. Each room of the C++ libraries has a file here that binds it.
+#include <cstdlib>
+
 #include "python.h"
 
 NB_MODULE(_windrow, m) {
   using namespace windrow::python;
+  // One GIL, one set of engines: a second interpreter would share them without the first one's locks.
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    throw nb::import_error("windrow cannot be imported in a subinterpreter; expected the main interpreter");
+  }
+  m.attr("_version") = WINDROW_VERSION;
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
+  // Off by default: what daemon threads and the last exception refer to is never released.
+  const char* const asked = std::getenv("WINDROW_LEAK_WARNINGS");
+  nb::set_leak_warnings(asked != nullptr && *asked != '\0');
   bind_errors(m);
   bind_engine(m);
   bind_engine_life(m);

@@ -29,13 +29,32 @@ auto waiting_in_turn(Object& of, const Call& call) {
   return call();
 }
 
+/// The functions of learning rates. The garbage collector cannot see them, so one that refers to its optimiser ends
+/// with the program only. Guarded by the GIL.
+using RateFunction = std::optional<Kept>;
+std::vector<std::weak_ptr<RateFunction>>& rate_functions() {
+  static auto* const all = new std::vector<std::weak_ptr<RateFunction>>();
+  return *all;
+}
+/// At the program's end, after the engines'.
+void end_rate_functions() {
+  for (const std::weak_ptr<RateFunction>& one : std::exchange(rate_functions(), {})) {
+    if (const std::shared_ptr<RateFunction> function = one.lock()) function->reset();
+  }
+}
+
 /// A rate that a Python function computes, on any thread.
-LearningRate rate_of(nb::object function) {
-  if (PyCallable_Check(function.ptr()) == 0) {
+LearningRate rate_of(nb::object given) {
+  if (PyCallable_Check(given.ptr()) == 0) {
     throw nb::type_error("a learning rate is computed by an object that is no function; expected f(step)");
   }
-  return LearningRate::from([kept = Kept(std::move(function))](std::uint64_t step) {
+  const auto function = std::make_shared<RateFunction>(Kept(std::move(given)));
+  std::erase_if(rate_functions(), [](const auto& one) { return one.expired(); });
+  rate_functions().push_back(function);
+  return LearningRate::from([function](std::uint64_t step) {
     const InPython python;
+    if (!*function) throw MisuseError("a learning rate after the end of the program");
+    const Kept kept = **function;
     const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(step));
     const nb::object rate = nb::steal(PyObject_CallFunctionObjArgs(kept.ptr(), number.ptr(), nullptr));
     if (!rate.is_valid()) throw_python_error();
@@ -134,6 +153,7 @@ void bind_optimisers(nb::module_& m) {
   using nb::literals::operator""_a;
   bind_rates(m);
   bind_averages(m);
+  m.def("_end_rate_functions", &end_rate_functions);
   nb::class_<OptimiserObject>(m, "Optimiser")
       .def(
           "__init__",

@@ -89,7 +89,7 @@ template <class Call>
 auto in_turn(const SharedParameters& set, const Call& call) {
   const InUse use(&set->parameters.device());
   const Turn turn(*set);
-  return return call(set->parameters);
+  return call(set->parameters);
 }
 
 ParameterObject add(const Handle& to, const std::string& name, Index rows, Index width, const nb::object& initial) {

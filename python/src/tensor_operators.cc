@@ -131,7 +131,7 @@ void bind_others(nb::module_& m) {
 
 }  // namespace
 
-Tensor apply_to_tensors(const Operator& op, Operands operands) {
+Tensor apply_to_tensors(const Operator& op, const Operands& operands) {
   const InUse use = operands.in.empty() ? InUse(operands.indices.at(0)) : InUse(operands.in.front());
   const std::source_location from = calling_line();
   Tape* const tape = active_tape();
@@ -143,7 +143,7 @@ Tensor ArrayTypes::apply(const Operator& op, const Array&, std::initializer_list
   Operands operands{.indices = indices, .attributes = attributes};
   operands.in.reserve(in.size());
   for (const Array& x : in) operands.in.push_back(x.tensor());
-  return apply_to_tensors(op, std::move(operands));
+  return apply_to_tensors(op, operands);
 }
 
 Tensor ArrayTypes::elementwise(const Operator& op, const Array& first, const Array& second) {

@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include "graphs.h"
 #include "parameters.h"
 #include "windrow/batching/internal/ir.h"
 #include "windrow/batching/internal/lazy_weight.h"
@@ -45,10 +46,7 @@ nb::object traced(nb::handle type, const std::string& name, std::optional<std::s
     } const ending{vertex};
     body(VertexHandle{vertex});
   });
-  nb::object made = nb::inst_alloc(type);
-  new (nb::inst_ptr<VertexFunction>(made)) VertexFunction(function);
-  nb::inst_mark_ready(made);
-  return made;
+  return new_object(type, function);
 }
 
 Presence presence_of(bool optional) { return optional ? Presence::sometimes : Presence::always; }

@@ -205,6 +205,7 @@ __all__ = [
     "Vocabulary",
     "WaitCycleError",
     "Window2d",
+    "__version__",
     "abs",
     "add_channel_bias",
     "arg_top_k",
@@ -298,9 +299,10 @@ __all__ = [
     "weighted_sum",
 ]
 
+__version__: str = _windrow._version
 
-_PATIENCE_AT_EXIT = 10.0
-"""How many seconds pending ops have to end after the program."""
+_PATIENCE_AT_EXIT, _PATIENCE_BEFORE_FORK = 10.0, 5.0
+"""How many seconds pending ops have to end after the program, and before a fork."""
 
 
 def _at_exit() -> None:
@@ -314,7 +316,7 @@ def _at_exit() -> None:
 
 atexit.register(_at_exit)
 os.register_at_fork(
-    before=_windrow._before_fork,
+    before=lambda: _windrow._before_fork(_PATIENCE_BEFORE_FORK),
     after_in_parent=_windrow._after_fork_in_parent,
     after_in_child=_windrow._after_fork_in_child,
 )

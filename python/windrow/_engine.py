@@ -12,6 +12,7 @@ from . import _windrow
 if TYPE_CHECKING:
     import asyncio
 
+
 class Engine(_windrow.Engine):
     """Runs functions in an order that respects the variables that they read and change.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import _windrow
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._parameters import Parameters
+
+
+atexit.register(_windrow._end_rate_functions)  # runs after the engines have ended
 
 
 class OptimiserOptions(TypedDict, total=False):

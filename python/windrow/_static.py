@@ -17,9 +17,9 @@ class Static:
     Made by ``@windrow.static``. Replays cost much less than calls of operators, and their tensors share planned memory.
 
     The function takes tensors and returns a tensor of floats, a tuple of them, or None. It may apply operators, make,
-    fill and set tensors, draw random numbers, and use a Tape. It must not wait, such as by ``x.numpy()``, and must not push
-    Python functions: these raise MisuseError. All else that it does happens only in the first call for tensors of some
-    shapes: its numbers become constants, so put changing numbers in tensors. Tensors from outside are accessed in
+    fill and set tensors, draw random numbers, and use a Tape. It must not wait, such as by ``x.numpy()``, and must not
+    push Python functions: these raise MisuseError. All else that it does happens only in the first call for tensors of
+    some shapes: its numbers become constants, so put changing numbers in tensors. Tensors from outside are accessed in
     place. The next call overwrites the returned tensors.
     """
 
@@ -65,6 +65,7 @@ def static(function: Function | None = None, **options: Any) -> Any:
     """Makes a Static of a function: ``@windrow.static``, or with options, ``@windrow.static(order="serial")``.
 
     ``order`` is how a replay runs the operators: "parallel", "serial" or "breadth_first"; all give the same bits.
-    ``most_recordings`` is how many recordings are kept, of shapes and keys; the one used least recently is dropped first.
+    ``most_recordings`` is how many recordings are kept, of shapes and keys; the one used least recently is dropped
+    first.
     """
     return Static(function, **options) if function is not None else lambda given: Static(given, **options)

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "support.h"
+#include "windrow/engine/internal/weak_op_error.h"
 
 namespace windrow::testing {
 namespace {
@@ -347,6 +348,14 @@ TEST_P(ErrorTest, EachDroppedTokenIsTold) {
     EXPECT_THROW(forgotten.wait(var), OpError);
   });
   for (const char* const name : {"'second'", "'third'"}) EXPECT_NE(told.find(name), told.npos) << told;
+}
+
+TEST_P(ErrorTest, AWeakErrorNamesItsFailuresAsLongAsAVariableCarriesThem) {
+  engine.push(boom, {overwrite(a)}, {.name = "fails"});
+  const WeakOpError weak(error([&] { engine.wait(a); }));
+  const std::optional<OpError> again = weak.lock();
+  ASSERT_TRUE(again);
+  EXPECT_NE(std::string(again->what()).find("op 'fails'"), std::string::npos);
 }
 
 }  // namespace

@@ -31,6 +31,36 @@ TEST(SerialPolicy, OpsOfManyThreadsRunOneAtATime) {
   EXPECT_EQ(crowd.most(), 1);
 }
 
+TEST(SerialPolicy, AThreadThatWaitsForItsTurnGivesUpTheLockThatOpsNeed) {
+  // As an interpreter's threads do: they push with the lock, which an op gives up and takes again.
+  std::mutex lock;
+  std::atomic<int> held{0};
+  const auto give_up = [&]() -> std::shared_ptr<void> {
+    ++held;
+    lock.unlock();
+    return {nullptr, [&](std::nullptr_t) { lock.lock(); }};
+  };
+  Engine engine({.policy = Policy::serial, .on_held = give_up});
+  Gate begun;
+  std::jthread other([&] {
+    const std::lock_guard with_lock(lock);
+    engine.push(
+        [&] {
+          lock.unlock();
+          begun.open();
+          EXPECT_TRUE(comes_true([&] { return held > 0; }));
+          lock.lock();
+        },
+        {});
+  });
+  begun.await();
+  const std::lock_guard with_lock(lock);
+  bool ran = false;
+  engine.push([&] { ran = true; }, {});
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(held, 1);
+}
+
 TEST(SerialPolicy, ATokenRunsNoOtherOpInsideItsCall) {
   // The second token is called after the first, by the same thread; what the first one releases waits for the second.
   Engine engine({.policy = Policy::serial});

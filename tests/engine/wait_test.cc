@@ -1,6 +1,7 @@
 // Waiting inside ops: it works where it can end, and says why where it cannot.
 
 #include "support.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::testing {
 namespace {
@@ -55,6 +56,28 @@ TEST_P(WaitTest, AWaitWithALimitRunsIntoItAndClosesNoRing) {
   engine.wait_all();
   EXPECT_FALSE(in_time);
   EXPECT_EQ(engine.stats().pending, 0u);
+}
+
+TEST_P(WaitTest, AWaitThatLooksElsewhereDoesNotWaitForLaterOps) {
+  HeldOp first(engine, {mutate(a)});
+  std::vector<OnComplete> tokens;  // of the later op
+  int looks = 0;
+  const auto look = [&] {
+    if (++looks == 1) {
+      engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)); }, {mutate(a)});
+      first.complete();
+    }
+    return looks < 1000;
+  };
+  EXPECT_TRUE(EngineUse::wait_while(engine, {read(a)}, patience, look, std::source_location::current()));
+  EXPECT_TRUE(comes_true([&] { return tokens.size() == 1; }));
+  EXPECT_FALSE(EngineUse::wait_while(engine, {read(a)}, 1ms, look, std::source_location::current()));
+  EXPECT_FALSE(EngineUse::wait_while(
+      engine, {read(a)}, std::chrono::nanoseconds::max(), [] { return false; }, std::source_location::current()));
+  EXPECT_FALSE(EngineUse::wait_until_idle(engine, 1ms));
+  tokens.clear();
+  EXPECT_TRUE(EngineUse::wait_until_idle(engine, patience));  // reports nothing
+  EXPECT_THROW(engine.wait(a), OpError);                      // the token was dropped
 }
 
 TEST_P(WaitTest, CapturesThatWaitForTheirOwnOpAreARing) {

@@ -2,6 +2,12 @@
 python folder in PYTHONPATH."""
 
 import gc
+import os
+import subprocess
+import sys
+import textwrap
+
+os.environ["WINDROW_LEAK_WARNINGS"] = "1"  # before the import; a report of leaks at the exit is an error
 
 import pytest
 
@@ -15,8 +21,45 @@ def engine():
         made.wait_all()
 
 
+@pytest.fixture(params=["pool", "serial", "per_device", "chaos"])
+def any_engine(request):
+    with windrow.Engine(request.param, workers=2) as made:
+        yield made
+        made.wait_all()
+
+
+@pytest.fixture(params=["pool", "serial"])
+def any_policy(request):
+    with windrow.Engine(request.param, workers=2) as made:
+        yield made
+        made.wait_all()
+
+
 @pytest.fixture(autouse=True)
 def no_garbage():
     """Ends what a test has left before the next one begins."""
     yield
     gc.collect()
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs a program in a process of its own, by default to a good end without a word on stderr."""
+
+    def run(code, *, status=0, stderr="", timeout=30, before=(), arguments=(), **environment):
+        program = tmp_path / "program.py"
+        program.write_text(textwrap.dedent(code))
+        done = subprocess.run(
+            [*before, sys.executable, "-X", "faulthandler", str(program), *arguments],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        told = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == status, told
+        assert done.stderr == "" if stderr == "" else stderr in done.stderr, told
+        assert "leaked" not in done.stderr, told
+        return done.stdout
+
+    return run

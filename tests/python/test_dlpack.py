@@ -27,7 +27,8 @@ def test_numpy_shares_the_memory_of_a_tensor():
 
 def test_numpy_copies():
     x = windrow.tensor([[1.0, 2.0]])
-    for copy in [x.numpy(), np.array(x), np.from_dlpack(x, copy=True), np.asarray(x, dtype=np.float64), np.asarray(x, copy=True)]:
+    copies = [x.numpy(), np.array(x), np.from_dlpack(x, copy=True), np.asarray(x, copy=True)]
+    for copy in [*copies, np.asarray(x, dtype=np.float64)]:
         copy[0, 0] = 9
         assert x.tolist() == [[1, 2]]
     with pytest.raises(ValueError, match="copy=False"):

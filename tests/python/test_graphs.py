@@ -106,7 +106,7 @@ def test_a_missing_input_and_a_label_out_of_range_are_named():
         windrow.Graphs.from_arrays(look_up, [0, 1, 2, 3], [0, 0, 0, 0], [], word=[0, 2, 3])
 
 
-@pytest.mark.parametrize("wrong", ["abc", object(), None, [[0]], [0j], ["a"]])
+@pytest.mark.parametrize("wrong", ["abc", object(), None, 3, float("nan"), [[0]], [0j], ["a"], np.array(1)])
 @pytest.mark.parametrize("name", ["offsets", "child_offsets", "children", "word", "x"])
 def test_wrong_types_raise_an_error(name, wrong):
     if name == "child_offsets" and wrong is None:
@@ -310,3 +310,30 @@ def test_graphs_show_in_notebooks():
     assert svg.startswith("<svg") and svg.count("<circle") == 3 and svg.count("<line") == 2
     assert "0 -> 2;" in graphs[0].dot() and "2 graphs" in graphs._repr_html_()
     assert repr(graphs) == "<windrow.Graphs, 2 graphs, 4 vertices>"
+
+
+@pytest.mark.filterwarnings("ignore:nanobind")
+def test_objects_that_were_never_made_are_refused():
+    class Mine(windrow.Graphs):
+        def __init__(self):
+            pass
+
+    graphs = Mine()
+    for call in (
+        lambda: graphs[0],
+        lambda: len(graphs),
+        lambda: graphs.minibatches(1),
+        lambda: graphs + graphs,
+        lambda: windrow.Graphs(graphs),
+        lambda: windrow.Graphs([windrow.InputGraph.__new__(windrow.InputGraph)]),
+        lambda: Runner_of_nothing().run(graphs_of()),
+        lambda: windrow.Graphs._from_arrays(int, FUNCTION, [0], [0], [], None, {}, False),
+        lambda: windrow.VertexFunction._trace(int, "f", 0, 0, 1, lambda v: None),
+    ):
+        with pytest.raises((TypeError, RuntimeError)):
+            call()
+
+
+class Runner_of_nothing(windrow.Runner):
+    def __init__(self):
+        pass

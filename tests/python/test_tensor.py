@@ -73,7 +73,9 @@ def test_array_interface_is_read():
     assert windrow.tensor(WithArrayInterface(np.array([[1.0, 2]]))).tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize("data", ["abc", [None], object(), np.array(["a"]), np.ones(2, complex), {1: 2}, [[object()]], ["a"]])
+@pytest.mark.parametrize(
+    "data", ["abc", [None], object(), np.array(["a"]), np.ones(2, complex), {1: 2}, [[object()]], ["a"]]
+)
 def test_other_data_is_a_type_error(data):
     with pytest.raises(TypeError):
         windrow.tensor(data)
@@ -129,7 +131,8 @@ def test_full_and_item():
 def test_views_share_the_elements():
     elements = np.arange(200.0 * 3).reshape(3, 200)
     x = windrow.tensor(elements)
-    for key in [0, -1, slice(1, 3), (slice(None), slice(2, 150)), (1, slice(None, 5)), (2, 3), slice(5, 9), slice(2, 1)]:
+    whole = slice(None)
+    for key in [0, -1, slice(1, 3), (whole, slice(2, 150)), (1, slice(None, 5)), (2, 3), slice(5, 9), slice(2, 1)]:
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
         rows = slice(rows, rows + 1 or None) if isinstance(rows, int) else rows
         columns = slice(columns, columns + 1 or None) if isinstance(columns, int) else columns
@@ -138,9 +141,14 @@ def test_views_share_the_elements():
     assert x.numpy()[1].sum() == 0
     assert [row.item() for row in windrow.tensor([[1.0], [2.0]])] == [1, 2]
     for key, error in [
-        (3, IndexError), (-4, IndexError), ((0, 200), IndexError), ((0, 0, 0), IndexError), ("a", TypeError), (1.0, TypeError),
+        (3, IndexError),
+        (-4, IndexError),
+        ((0, 200), IndexError),
+        ((0, 0, 0), IndexError),
+        ("a", TypeError),
+        (1.0, TypeError),
         (slice(None, None, 2), windrow.MisuseError),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(error):
             x[key]
 
@@ -184,10 +192,11 @@ def test_tensors_outlive_their_engine():
     device = windrow.host(engine)
     engine.close()
     assert repr(x) == "<windrow.Tensor 1 x 2>"
-    for use in [x.numpy, lambda: windrow.tanh(x), lambda: x.set([[1, 2]]), lambda: x.device, lambda: windrow.empty(1, 1, device)]:
+    uses = [x.numpy, lambda: windrow.tanh(x), lambda: x.set([[1, 2]]), lambda: x.device]
+    for use in [*uses, lambda: windrow.empty(1, 1, device)]:
         with pytest.raises(windrow.MisuseError, match="engine"):
             use()
-    del x, device
+    del x, device, uses, use
     gc.collect()
 
 

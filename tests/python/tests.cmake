@@ -1,0 +1,26 @@
+# The tests of the Python package, a file a test. Those with label `torch` skip in one line where torch is missing.
+if(NOT WINDROW_PYTHON)
+  return()
+endif()
+set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1")
+file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/python python/test_*.py)
+foreach(file IN LISTS files)
+  string(REGEX REPLACE "test_(.*)\\.py" "python.\\1" name ${file})
+  set(labels python)
+  if(file MATCHES "torch")
+    list(APPEND labels torch)
+  endif()
+  add_test(NAME ${name} COMMAND ${WINDROW_PYTHON_EXECUTABLE} -m pytest -q -rs ${CMAKE_CURRENT_SOURCE_DIR}/python/${file})
+  # Status 5: a file that asks for a package that is missing has no test.
+  set_tests_properties(
+    ${name} PROPERTIES TIMEOUT 300 LABELS "${labels}" ENVIRONMENT "${environment}" SKIP_RETURN_CODE 5
+                       FAIL_REGULAR_EXPRESSION "nanobind: leaked")
+endforeach()
+
+# The types of the package and of its examples.
+file(GLOB_RECURSE examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/python/*.py)
+add_test(NAME python.types
+         COMMAND ${WINDROW_PYTHON_EXECUTABLE} -m mypy --config-file ${PROJECT_SOURCE_DIR}/pyproject.toml --cache-dir
+                 ${PROJECT_BINARY_DIR}/mypy ${PROJECT_BINARY_DIR}/python/windrow ${examples})
+set_tests_properties(python.types PROPERTIES TIMEOUT 300 LABELS python
+                                             ENVIRONMENT "MYPYPATH=${PROJECT_BINARY_DIR}/python")
