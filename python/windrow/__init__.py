@@ -31,6 +31,7 @@ from ._static import Static, static
 from ._vertex_function import VertexFunction, vertex_function
 from ._windrow import (
     Averages,
+    CellBody,
     DependencySentence,
     Device,
     Draw,
@@ -40,6 +41,10 @@ from ._windrow import (
     Graph,
     InputGraph,
     IntTensor,
+    LazyCell,
+    LazyExpr,
+    LazyIndex,
+    LazyStats,
     LearningRate,
     Minibatch,
     Parameter,
@@ -146,6 +151,7 @@ from ._windrow import (
     transpose,
     weighted_sum,
 )
+from .lazy import LazyGraph, value
 
 __all__ = [
     "Adagrad",
@@ -154,6 +160,7 @@ __all__ = [
     "Averages",
     "Batches",
     "Cancelled",
+    "CellBody",
     "CheckpointFolder",
     "CheckpointWriter",
     "DataError",
@@ -173,6 +180,11 @@ __all__ = [
     "Graphs",
     "InputGraph",
     "IntTensor",
+    "LazyCell",
+    "LazyExpr",
+    "LazyGraph",
+    "LazyIndex",
+    "LazyStats",
     "LearningRate",
     "Minibatch",
     "MisuseError",
@@ -295,6 +307,7 @@ __all__ = [
     "to_children",
     "top_k",
     "transpose",
+    "value",
     "vertex_function",
     "weighted_sum",
 ]
