@@ -10,7 +10,7 @@
 namespace windrow::python {
 namespace {
 
-using Array = nb::ndarray<nb::ro>;
+using HostArray = nb::ndarray<nb::ro>;
 
 /// Reads elements of 16 bits, which C++20 has no types for.
 struct Half {
@@ -55,7 +55,7 @@ MisuseError too_deep(std::size_t dimensions) {
                      " dimensions; expected at most two: rows and columns. Reshape it first");
 }
 
-Layout layout_of(const Array& array) {
+Layout layout_of(const HostArray& array) {
   if (array.ndim() > 2) throw too_deep(array.ndim());
   Layout layout;
   if (array.ndim() > 0) {
@@ -70,7 +70,7 @@ Layout layout_of(const Array& array) {
 }
 
 template <class From, class To>
-std::vector<To> copy_of(const Array& array, const Layout& layout) {
+std::vector<To> copy_of(const HostArray& array, const Layout& layout) {
   std::vector<To> to(static_cast<std::size_t>(layout.rows * layout.width));
   const auto* const from = static_cast<const From*>(array.data());
   To* next = to.data();
@@ -83,9 +83,9 @@ std::vector<To> copy_of(const Array& array, const Layout& layout) {
   return to;
 }
 
-using Copy = Elements (*)(const Array& array, bool to_floats);
+using Copy = Elements (*)(const HostArray& array, bool to_floats);
 template <class From>
-Elements copied(const Array& array, bool to_floats) {
+Elements copied(const HostArray& array, bool to_floats) {
   const Layout layout = layout_of(array);
   if (to_floats) return {copy_of<From, float>(array, layout), layout.rows, layout.width};
   return {copy_of<From, std::int32_t>(array, layout), layout.rows, layout.width};
@@ -115,7 +115,7 @@ Copy copy_for(nb::dlpack::dtype type) {
   }
 }
 
-Elements elements_of(const Array& array, const std::string& type) {
+Elements elements_of(const HostArray& array, const std::string& type) {
   using Code = nb::dlpack::dtype_code;
   const Copy copy = copy_for(array.dtype());
   if (copy == nullptr) {
@@ -214,7 +214,7 @@ Elements elements_of(const nb::object& data, const std::string& type) {
   }
   const bool list = PyList_Check(data.ptr()) || PyTuple_Check(data.ptr());
   if (list || PyFloat_Check(data.ptr()) || PyLong_Check(data.ptr())) return Nested(data).elements(type);
-  Array array;
+  HostArray array;
   if (nb::try_cast(data, array)) return elements_of(array, type);
   if (is_array(data)) {
     const nb::object converted = nb::module_::import_("numpy").attr("ascontiguousarray")(data);

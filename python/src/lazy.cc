@@ -87,7 +87,7 @@ LazyCellObject cell(LazyGraphObject& self, const std::string& name, nb::object b
 }
 
 /// Records a call: lists of operands, of indices and of the elements of its list. Returns one value, or a tuple.
-nb::object call(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
+nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
   self.use->require_free();
   const std::source_location line = calling_line();
   std::vector<lazy::OperandRef> operands;
@@ -230,7 +230,7 @@ void bind_lazy(nb::module_& m) {
 
   nb::class_<LazyCellObject>(m, "LazyCell", "A computation that a program repeats. Made by LazyGraph.cell().",
                              nb::dynamic_attr())
-      .def("__call__", &call, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
+      .def("__call__", &call_cell, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
            "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
            "that each() reads. Returns one expression, or a tuple.");
   using Body = Lent<CellBody>;

@@ -14,7 +14,7 @@ namespace {
 
 /// Calls `call` in this thread's turn and with the engine in use.
 template <class Object, class Call>
-auto in_turn(Object& of, const Call& call) {
+auto in_turn_of_set(Object& of, const Call& call) {
   const InUse use(&of.set->parameters.device());
   const Turn turn(*of.set);
   return call();
@@ -22,7 +22,7 @@ auto in_turn(Object& of, const Call& call) {
 
 /// The same for a call that waits: without the GIL.
 template <class Object, class Call>
-auto waiting_in_turn(Object& of, const Call& call) {
+auto waiting_in_turn_of_set(Object& of, const Call& call) {
   const InUse use(&of.set->parameters.device());
   const Turn turn(*of.set);
   const WithoutGil without_gil;
@@ -133,18 +133,18 @@ void bind_averages(nb::module_& m) {
           "update",
           [](AveragesObject& of) {
             const std::source_location from = calling_line();
-            in_turn(of, [&] { of.averages->update(from); });
+            in_turn_of_set(of, [&] { of.averages->update(from); });
           },
           "Pushes ops that update the averages with the current values. Call it after each step.")
       .def(
           "swap",
           [](AveragesObject& of) {
             const std::source_location from = calling_line();
-            in_turn(of, [&] { of.averages->swap(from); });
+            in_turn_of_set(of, [&] { of.averages->swap(from); });
           },
           "Exchanges the values of the parameters with the averages: before an evaluation, and after it.")
       .def_prop_ro("updates",
-                   [](AveragesObject& of) { return waiting_in_turn(of, [&] { return of.averages->updates(); }); });
+                   [](AveragesObject& of) { return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); }); });
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ void bind_optimisers(nb::module_& m) {
           "set",
           [](OptimiserObject& of, const ParameterObject& parameter, double rate_factor, double penalty_factor,
              double decay_factor) {
-            in_turn(of, [&] {
+            in_turn_of_set(of, [&] {
               of.optimiser->set(
                   parameter.parameter,
                   {.rate_factor = rate_factor, .penalty_factor = penalty_factor, .decay_factor = decay_factor});
@@ -191,13 +191,13 @@ void bind_optimisers(nb::module_& m) {
           "Multiplies the learning rate, penalty and decay of one parameter.")
       .def(
           "scale_rate",
-          [](OptimiserObject& of, double factor) { in_turn(of, [&] { of.optimiser->scale_rate(factor); }); },
+          [](OptimiserObject& of, double factor) { in_turn_of_set(of, [&] { of.optimiser->scale_rate(factor); }); },
           "factor"_a, "From the next step on, multiplies the schedule's rate by `factor`; see Plateau.")
       .def(
           "step",
           [](OptimiserObject& of, std::size_t samples) {
             const std::source_location from = calling_line();
-            in_turn(of, [&] { of.optimiser->step(samples, from); });
+            in_turn_of_set(of, [&] { of.optimiser->step(samples, from); });
           },
           "samples"_a,
           "Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples: "
@@ -207,7 +207,7 @@ void bind_optimisers(nb::module_& m) {
           "finish",
           [](OptimiserObject& of) {
             const std::source_location from = calling_line();
-            in_turn(of, [&] { of.optimiser->finish(from); });
+            in_turn_of_set(of, [&] { of.optimiser->finish(from); });
           },
           "Pushes the step for which gradients are kept, if there are some; see `accumulate`.")
       .def_prop_ro(
@@ -215,16 +215,16 @@ void bind_optimisers(nb::module_& m) {
           "Whether the next call of step() takes a step instead of only keeping the gradients.")
       .def_prop_ro(
           "steps",
-          [](OptimiserObject& of) { return waiting_in_turn(of, [&] { return of.optimiser->progress().steps; }); },
+          [](OptimiserObject& of) { return waiting_in_turn_of_set(of, [&] { return of.optimiser->progress().steps; }); },
           "How many steps have been taken and not skipped. Waits for those pushed so far.")
       .def_prop_ro(
-          "rate", [](OptimiserObject& of) { return waiting_in_turn(of, [&] { return of.optimiser->rate(); }); },
+          "rate", [](OptimiserObject& of) { return waiting_in_turn_of_set(of, [&] { return of.optimiser->rate(); }); },
           "The learning rate of the next step. Waits for the steps pushed so far.")
       .def(
           "last_norm",
           [](OptimiserObject& of) {
             const std::source_location from = calling_line();
-            return waiting_in_turn(of, [&] { return of.optimiser->last_norm(from); });
+            return waiting_in_turn_of_set(of, [&] { return of.optimiser->last_norm(from); });
           },
           "The norm of all gradients together in the last step, before clipping. Needs clip_norm. Waits.");
 }

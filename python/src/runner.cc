@@ -105,7 +105,7 @@ std::vector<Announced> announced_from(nb::handle outputs) {
 
 /// Calls `call` without the GIL, in this thread's turn and with the engine in use.
 template <class Object, class Call>
-auto in_turn(Object& object, const Call& call) {
+auto in_turn_of_all(Object& object, const Call& call) {
   const InUse use(&object.device);
   const Turn turn{std::span<const SharedParameters>(object.sets)};
   const WithoutGil without_gil;
@@ -118,7 +118,7 @@ MinibatchObject compute(RunnerObject& of, nb::handle graphs, const Call& call) {
   const GraphsObject all = graphs_from(graphs);
   const std::vector<const InputGraph*> pointers = all.pointers();
   const std::source_location from = calling_line();
-  return {of.sets, of.device, in_turn(of, [&] { return call(*of.runner, InputGraphs(pointers), from); })};
+  return {of.sets, of.device, in_turn_of_all(of, [&] { return call(*of.runner, InputGraphs(pointers), from); })};
 }
 
 MinibatchObject run(RunnerObject& of, nb::handle graphs, const std::optional<nb::dict>& given) {
@@ -145,7 +145,7 @@ MinibatchObject record(RunnerObject& of, nb::handle graphs, nb::handle outputs, 
 void backward(RunnerObject& of, const MinibatchObject& minibatch, const nb::dict& gradients, bool add) {
   const std::map<std::string, Tensor> tensors = tensors_from(gradients, of.device);
   const std::source_location from = calling_line();
-  in_turn(of, [&] {
+  in_turn_of_all(of, [&] {
     of.runner->backward(minibatch.minibatch, tensors, add ? Runner::Gradients::add : Runner::Gradients::set, from);
   });
 }
@@ -153,7 +153,7 @@ void backward(RunnerObject& of, const MinibatchObject& minibatch, const nb::dict
 GroupedMinibatch grouped(RunnerObject& of, nb::handle graphs) {
   const GraphsObject all = graphs_from(graphs);
   const std::vector<const InputGraph*> pointers = all.pointers();
-  return in_turn(of, [&] { return of.runner->grouped(InputGraphs(pointers)); });
+  return in_turn_of_all(of, [&] { return of.runner->grouped(InputGraphs(pointers)); });
 }
 
 RunnerObject runner_of(const VertexFunction& function, nb::handle parameters, const Device* device,
@@ -190,7 +190,7 @@ Tensor output(const MinibatchObject& of, const std::string& name, nb::handle row
   if (!rows.is_none() && row_of.empty() && of.minibatch.vertices() > 0) {
     throw MisuseError("output '" + name + "': rows of 0 vertices; expected " + std::to_string(of.minibatch.vertices()));
   }
-  return in_turn(of, [&] { return of.minibatch.output(name, std::move(row_of), from); });
+  return in_turn_of_all(of, [&] { return of.minibatch.output(name, std::move(row_of), from); });
 }
 
 nb::dict times_of(const RunnerStats& stats) {
@@ -244,7 +244,7 @@ void bind_minibatch(nb::module_& m) {
           "at_roots",
           [](const MinibatchObject& of, const std::string& name) {
             const std::source_location from = calling_line();
-            return in_turn(of, [&] { return of.minibatch.at_roots(name, from); });
+            return in_turn_of_all(of, [&] { return of.minibatch.at_roots(name, from); });
           },
           "name"_a,
           "The output of the root of each graph, the vertex that is no child of another: a row for each graph. Raises "
@@ -253,7 +253,7 @@ void bind_minibatch(nb::module_& m) {
           "gradient",
           [](const MinibatchObject& of, const std::string& name) {
             const std::source_location from = calling_line();
-            return in_turn(of, [&] { return of.minibatch.gradient(name, from); });
+            return in_turn_of_all(of, [&] { return of.minibatch.gradient(name, from); });
           },
           "name"_a, "The gradient of a given tensor, in its shape.")
       .def("__repr__", [](const MinibatchObject& of) {
@@ -293,10 +293,10 @@ void bind_runner(nb::module_& m) {
       .def("differentiate", &differentiate, "graphs"_a, "given"_a = nb::none())
       .def("record", &record, "graphs"_a, "outputs"_a, "given"_a = nb::none())
       .def("backward", &backward, "minibatch"_a, "gradients"_a, nb::kw_only(), "add"_a = false)
-      .def("forget", [](RunnerObject& of) { in_turn(of, [&] { of.runner->forget(); }); })
+      .def("forget", [](RunnerObject& of) { in_turn_of_all(of, [&] { of.runner->forget(); }); })
       .def("_grouped", &grouped, "graphs"_a)
-      .def("stats", [](RunnerObject& of) { return in_turn(of, [&] { return of.runner->stats(); }); })
-      .def("describe", [](RunnerObject& of) { return in_turn(of, [&] { return of.runner->describe(); }); });
+      .def("stats", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->stats(); }); })
+      .def("describe", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->describe(); }); });
 }
 
 }  // namespace windrow::python
