@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <string>
 
 #include "workspaces.h"
@@ -69,13 +70,15 @@ void KernelTable<Real>::add(const Operator& op, Kernel<Real> kernel) {
 
 template <class Real>
 Kernel<Real> KernelTable<Real>::find(const Operator& op) const {
-  // Where the operators that this thread has used last are in the tables that it uses, which mostly are one.
-  thread_local std::array<std::uint32_t, 64> places{};
+  // Where operators were found last. Programs use mostly one table, so a look is enough; any thread may replace it.
+  static std::array<std::atomic<std::uint32_t>, 64> places{};
   if (kernels_) {
-    std::uint32_t& last = places[reinterpret_cast<std::uintptr_t>(&op) / sizeof(Operator) % places.size()];
+    std::atomic<std::uint32_t>& seen = places[reinterpret_cast<std::uintptr_t>(&op) / sizeof(Operator) % places.size()];
     const Entries& entries = *kernels_;
+    std::uint32_t last = seen.load(std::memory_order_relaxed);
     if (last >= entries.size() || entries[last].of != &op) {
       last = static_cast<std::uint32_t>(place_of(entries, op.name.text()) - entries.begin());
+      seen.store(last, std::memory_order_relaxed);
     }
     const auto place = entries.begin() + last;
     const bool known = place != entries.end() && (place->of == &op || place->op.text() == op.name.text());

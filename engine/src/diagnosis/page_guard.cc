@@ -68,14 +68,16 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }
 
 void install_handler() {
-  static std::once_flag installed;
-  std::call_once(installed, [] {
+  // Not std::call_once, which uses variables of threads of the C++ library: see the model of these in CMakeLists.txt. A
+  // program that has loaded that library late, such as one in Python, could not load this one.
+  [[maybe_unused]] static const bool installed = [] {
     sigaction(SIGSEGV, nullptr, &previous_action);
     struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(SIGSEGV, &action, nullptr);
-  });
+    return true;
+  }();
 }
 
 PageGuard::Range& unused_range(Ranges& ranges) WINDROW_REQUIRES(ranges.mutex) {
