@@ -28,6 +28,8 @@ import torch
 from . import _windrow
 from ._errors import MisuseError
 from ._graphs import Graphs
+from ._parameters import Parameters
+from ._runner import Runner
 
 
 def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
@@ -46,17 +48,17 @@ class Module(torch.nn.Module):
         function: the vertex function. It needs no loss: torch computes it from the outputs.
         parameters: its windrow.Parameters.
         outputs: the name of an output that the function pushes, or several.
-        at_roots: whether forward() returns a row for each graph, that of its root; otherwise one for each vertex.
         options: those of windrow.Runner.
 
     The module computes on the host, in float32: inputs of other types are converted, also under torch.autocast, and
-    gradients are converted back. One thread at a time.
+    gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
+    thread at a time.
     """
 
     def __init__(
         self,
         function: _windrow.VertexFunction,
-        parameters: _windrow.Parameters,
+        parameters: Parameters,
         outputs: str | Iterable[str],
         **options: Any,
     ) -> None:
@@ -64,14 +66,12 @@ class Module(torch.nn.Module):
         self.function = function
         self.outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         self._single = isinstance(outputs, str)
-        self._parameters_of_windrow = parameters
-        self._runner = _windrow.Runner(function, parameters, **options)
+        self._runner = Runner(function, parameters, **options)
         self._shared = []
         for parameter in parameters:
             shared = torch.nn.Parameter(torch.from_dlpack(parameter.value), requires_grad=not parameter.frozen)
             self.register_parameter(parameter.name.replace(".", "_"), shared)
             self._shared.append((parameter, shared))
-        self._versions: list[int] = []
 
     def forward(self, graphs: Graphs, **given: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
         """Computes the outputs of these graphs.
@@ -80,18 +80,15 @@ class Module(torch.nn.Module):
         vertex in the order of graphs and vertices. Returns a tensor (vertices, width) for each output: a dict by
         name, or the tensor itself if the module was made with one name.
         """
-        self._tell_of_changes()
         names = list(given)
         results = _Function.apply(self, graphs, names, *given.values(), *(shared for _, shared in self._shared))
         return results[0] if self._single else dict(zip(self.outputs, results))
 
-    def _tell_of_changes(self) -> None:
-        """Tells windrow, which keeps values derived from parameters, that torch has written some."""
-        versions = [shared._version for _, shared in self._shared]
-        if versions != self._versions:
-            for parameter, _ in self._shared:
-                parameter.value.touch()
-            self._versions = versions
+    def _wait_for_parameters(self) -> None:
+        """Waits for all ops that use the parameters, since torch's optimisers write them."""
+        for parameter, _ in self._shared:
+            with parameter.value.edit():
+                pass
 
     def _apply(self, function: Any, recurse: bool = True) -> Module:
         for _, shared in self._shared:
@@ -116,6 +113,7 @@ class _Function(torch.autograd.Function):
         else:
             minibatch = runner.run(graphs, given)
         ctx.module, ctx.minibatch, ctx.names = module, minibatch, names
+        ctx.again = lambda: runner.record(graphs, module.outputs, given)
         ctx.types = [tensor.dtype for tensor in tensors]
         results = tuple(torch.from_dlpack(minibatch.output(name)) for name in module.outputs)
         module._wait_for_parameters()
@@ -124,14 +122,15 @@ class _Function(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        module, minibatch = ctx.module, ctx.minibatch
+        module = ctx.module
+        minibatch, ctx.minibatch = ctx.minibatch or ctx.again(), None  # with retain_graph, torch comes here again
         module._runner.backward(
             minibatch,
             {name: _windrow_tensor(name, gradient) for name, gradient in zip(module.outputs, gradients)},
         )
         result: list[Any] = [None, None, None]
         needed = ctx.needs_input_grad[3:]
-        for name, needs, dtype in zip(ctx.names, needs, ctx.types):
+        for name, needs, dtype in zip(ctx.names, needed, ctx.types):
             result.append(torch.from_dlpack(minibatch.gradient(name)).to(dtype) if needs else None)
         for (parameter, _), needs in zip(module._shared, needed[len(ctx.names) :]):
             result.append(torch.from_dlpack(parameter.gradient) if needs else None)
