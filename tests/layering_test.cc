@@ -37,6 +37,9 @@ const std::map<std::string, Allowed> layers = {
      {.rooms = {"engine", "memory", "ops", "batching", "training", "cuda", "comm", "models"},
       .libraries = {"sys", "unistd.h", "malloc.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
                     "model.h", "nlohmann", "oneapi", "omp.h", "taskflow", "starpu.h", "dynet"}}},
+    {"python",
+     {.rooms = {"engine", "memory", "ops", "batching", "training", "cuda", "comm", "models"},
+      .libraries = {"nanobind", "unistd.h"}}},
 };
 
 std::vector<std::string> includes_of(const fs::path& file) {
@@ -123,6 +126,12 @@ TEST(Layering, FilesHoldOneIdea) {
   for (const auto& [room, allowed] : layers) folders.push_back(room);
   for (const std::string& folder : folders) {
     for (const fs::path& file : sources_of(folder)) EXPECT_LE(lines_of(file).size(), 400u) << file;
+  }
+  for (const char* folder : {"python", "tests/python", "examples/python"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const bool python = entry.path().extension() == ".py";
+      EXPECT_LE(python ? lines_of(entry.path()).size() : 0u, 400u) << entry.path();
+    }
   }
   EXPECT_LE(lines_of(root / "docs/design.md").size(), 250u) << "newcomers read it in ten minutes";
 }

@@ -133,7 +133,7 @@ def test_many_threads_push(any_engine):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_threads_that_push_too_far_ahead_are_held_back(policy):
     """Held threads give up the GIL, since the ops that they wait for need it."""
-    with windrow.Engine(policy, workers=2, max_pending_ops=8, push_patience=20) as engine:
+    with windrow.Engine(policy, workers=2, max_pending_ops=8, push_patience=60) as engine:
         x, ran, most = engine.var(), [], [0]
 
         def push():
@@ -150,11 +150,11 @@ def test_threads_that_push_too_far_ahead_are_held_back(policy):
         engine.wait_all()
         assert len(ran) == 800
         assert most[0] < 60
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 30
 
 
 def test_a_push_inside_an_op_of_a_serial_engine_gives_up_the_gil_when_it_is_held_back():
-    with windrow.Engine("serial") as outer, windrow.Engine(workers=1, max_pending_ops=4, push_patience=20) as inner:
+    with windrow.Engine("serial") as outer, windrow.Engine(workers=1, max_pending_ops=4, push_patience=60) as inner:
         ran = []
 
         def push():
@@ -165,4 +165,4 @@ def test_a_push_inside_an_op_of_a_serial_engine_gives_up_the_gil_when_it_is_held
         outer.push(push)
         inner.wait_all()
         assert len(ran) == 50
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30

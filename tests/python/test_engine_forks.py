@@ -36,7 +36,6 @@ def push():
 threads = [threading.Thread(target=push) for _ in range(2)]
 for thread in threads:
     thread.start()
-begun = time.monotonic()
 for _ in range(10):
     child = os.fork()
     if child == 0:
@@ -45,7 +44,6 @@ for _ in range(10):
         engine.wait(y)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-assert time.monotonic() - begun < 15
 stop.set()
 for thread in threads:
     thread.join()
@@ -138,11 +136,12 @@ def test_a_child_process_that_runs_another_program(run_python):
         START
         + """
 import subprocess
+windrow._PATIENCE_BEFORE_FORK = 60
 go = threading.Event()
 engine.push(lambda: go.wait(30), mutate=x)
 begun = time.monotonic()
 assert subprocess.run(["true"]).returncode == 0
-assert time.monotonic() - begun < 4  # no wait for the op
+assert time.monotonic() - begun < 25  # no wait for the op
 go.set()
 """
     )
