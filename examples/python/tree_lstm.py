@@ -1,6 +1,6 @@
 """A Tree-LSTM that learns the sentiment of sentences: the body below is traced once, and nothing of Python runs per word.
 
-    python tree_lstm.py [sst/train.txt]    the Stanford Sentiment Treebank, or another file of such trees
+python tree_lstm.py [sst/train.txt]    the Stanford Sentiment Treebank, or another file of such trees
 """
 
 import sys

@@ -83,7 +83,6 @@ EngineObject::EngineObject(EngineOptions options) : state_(std::make_shared<Stat
   refuse_at_the_end();
   options.on_held = release_gil_while_held;
   options.fork_patience = patience_in_fork;
-  // With the GIL, since default_engine() comes here in a static's initialisation, for which other threads wait.
   state_->engine = std::make_shared<Engine>(std::move(options));
   Engines& known = engines();
   const std::lock_guard lock(known.mutex);
@@ -120,8 +119,10 @@ void EngineObject::close() {
 }
 
 EngineObject& default_engine() {
-  static auto* const engine = new EngineObject({});
-  return *engine;
+  static EngineObject* made = nullptr;  // guarded by the GIL; the package keeps its Python object
+  if (made == nullptr)
+    made = &nb::cast<EngineObject&>(nb::module_::import_("windrow._engine").attr("default_engine")());
+  return *made;
 }
 
 namespace {
@@ -207,8 +208,6 @@ void bind_engine_life(nb::module_& m) {
     return waiting(nanoseconds_of(seconds, "seconds"),
                    [&](std::chrono::nanoseconds patience) { return is_idle(*shared, patience); });
   });
-  m.def("default_engine", &default_engine, nb::rv_policy::reference,
-        "The engine of tensors and devices for which none is given. Made by the first call.");
   m.def("_close_all", &close_all, nb::arg("seconds"));
   m.def("_before_fork", &before_fork, nb::arg("seconds"));
   m.def("_after_fork_in_parent", &after_fork_in_parent);

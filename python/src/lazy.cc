@@ -14,8 +14,12 @@
 namespace windrow::python {
 namespace {
 
+/// The Python function of a cell's body; empty once the garbage collector has ended its graph.
+using CellFunction = std::shared_ptr<std::optional<Kept>>;
+
 /// A graph, its parameters, and its turn, which all its handles share.
 struct LazyGraphObject {
+  std::vector<CellFunction> bodies = {};
   SharedParameters parameters;
   std::shared_ptr<LazyUse> use;
   LazyGraph graph;
@@ -78,13 +82,34 @@ struct LazyCellObject {
 
 LazyCellObject cell(LazyGraphObject& self, const std::string& name, nb::object body) {
   // The graph runs the body again when it plans, which may be in a flush without the GIL.
-  const auto run = [kept = Kept(std::move(body))](CellBody& traced) {
+  const auto function = std::make_shared<std::optional<Kept>>(std::move(body));
+  const auto run = [function](CellBody& traced) {
     const nb::gil_scoped_acquire with_gil;
-    call_with(kept.ptr(), traced);
+    if (!*function) throw MisuseError("a cell of a graph that has ended");
+    call_with((*function)->ptr(), traced);
   };
   self.use->require_free();
-  return {self.graph.cell(name, run), self.use};
+  LazyCellObject made{self.graph.cell(name, run), self.use};
+  self.bodies.push_back(function);
+  return made;
 }
+
+/// A body often refers to its graph, so the garbage collector must know.
+int traverse_lazy_graph(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const CellFunction& body : nb::inst_ptr<LazyGraphObject>(self)->bodies) {
+    if (*body) Py_VISIT((*body)->ptr());
+  }
+  return 0;
+}
+int clear_lazy_graph(PyObject* self) {
+  for (const CellFunction& body : nb::inst_ptr<LazyGraphObject>(self)->bodies) body->reset();
+  return 0;
+}
+PyType_Slot lazy_graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_lazy_graph)},
+                                  {Py_tp_clear, reinterpret_cast<void*>(clear_lazy_graph)},
+                                  {0, nullptr}};
 
 /// Records a call: lists of operands, of indices and of the elements of its list. Returns one value, or a tuple.
 nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
@@ -157,13 +182,15 @@ void bind_functions(nb::module_& m) {
         return LazyObject(embedding(table.parameter, row.get(), calling_line()), row.use());
       },
       nb::arg("table"), nb::arg("row"));
-  m.def("mean", [](const LazyObject& x) { return LazyObject(mean(x.get()), x.use()); }, nb::arg("x"));
+  m.def(
+      "mean", [](const LazyObject& x) { return LazyObject(mean(x.get()), x.use()); }, nb::arg("x"));
   const auto of_list = [&m](const char* name, auto function) {
     m.def(
         name,
         [function](const nb::list& terms) {
           std::shared_ptr<LazyUse> use;
-          return LazyObject(function(terms_of(terms, use), calling_line()), use);
+          LazyExpr result = function(terms_of(terms, use), calling_line());
+          return LazyObject(std::move(result), use);
         },
         nb::arg("terms"));
   };
@@ -188,7 +215,8 @@ void bind_functions(nb::module_& m) {
       "weighted_sum",
       [](const nb::list& weights, const nb::list& values) {
         std::shared_ptr<LazyUse> use;
-        return LazyObject(weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line()), use);
+        LazyExpr result = weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line());
+        return LazyObject(std::move(result), use);
       },
       nb::arg("weights"), nb::arg("values"));
   m.def(
@@ -235,10 +263,12 @@ void bind_lazy(nb::module_& m) {
            "that each() reads. Returns one expression, or a tuple.");
   using Body = Lent<CellBody>;
   nb::class_<Body>(m, "CellBody", "The argument of the body of a cell.")
-      .def("operand", [](Body& self, Index width) { return self.get().operand(width); }, nb::arg("width"),
-           "The next operand: a row of that width for each call.")
-      .def("each", [](Body& self, Index width) { return self.get().each(width); }, nb::arg("width"),
-           "The next operand of each element of the list.")
+      .def(
+          "operand", [](Body& self, Index width) { return self.get().operand(width); }, nb::arg("width"),
+          "The next operand: a row of that width for each call.")
+      .def(
+          "each", [](Body& self, Index width) { return self.get().each(width); }, nb::arg("width"),
+          "The next operand of each element of the list.")
       .def(
           "index",
           [](Body& self, bool optional, Index width) {
@@ -246,13 +276,17 @@ void bind_lazy(nb::module_& m) {
           },
           nb::kw_only(), nb::arg("optional") = false, nb::arg("width") = 1,
           "The next index operand. An optional one may be -1.")
-      .def("constant", [](Body& self, Index width, double value) { return self.get().constant(width, value); },
-           nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
-      .def("zeros", [](Body& self, Index width) { return self.get().zeros(width); }, nb::arg("width"))
-      .def("parameter", [](Body& self, const ParameterObject& weight) { return self.get().parameter(weight.parameter); },
-           nb::arg("weight"), "A parameter as an expression.")
-      .def("result", [](Body& self, const Expr& value) { self.get().result(value); }, nb::arg("value"),
-           "The next result: a row for each call.");
+      .def(
+          "constant", [](Body& self, Index width, double value) { return self.get().constant(width, value); },
+          nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
+      .def(
+          "zeros", [](Body& self, Index width) { return self.get().zeros(width); }, nb::arg("width"))
+      .def(
+          "parameter", [](Body& self, const ParameterObject& weight) { return self.get().parameter(weight.parameter); },
+          nb::arg("weight"), "A parameter as an expression.")
+      .def(
+          "result", [](Body& self, const Expr& value) { self.get().result(value); }, nb::arg("value"),
+          "The next result: a row for each call.");
 
   nb::class_<LazyStats>(m, "LazyStats", "Counted since the graph was made.")
       .def_ro("expressions", &LazyStats::expressions)
@@ -264,7 +298,8 @@ void bind_lazy(nb::module_& m) {
       m, "LazyGraph",
       "Records expressions of many samples, and computes them in batches.\n\n"
       "`parameters` are those of the expressions. With training=False it keeps nothing for gradients, and is faster.\n"
-      "`schedule` is \"agenda\", \"level\", \"depth\" or \"serial\"; see docs/batching.md. One thread at a time.")
+      "`schedule` is \"agenda\", \"level\", \"depth\" or \"serial\"; see docs/batching.md. One thread at a time.",
+      nb::type_slots(lazy_graph_slots))
       .def(
           "__init__",
           [](LazyGraphObject* self, const ParametersHandle& parameters, bool training, const std::string& schedule,
@@ -301,15 +336,13 @@ void bind_lazy(nb::module_& m) {
       .def("backward", &backward, nb::arg("losses"),
            "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
       .def(
-          "clear",
-          [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph.clear(); }); },
+          "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph.clear(); }); },
           "Forgets all expressions. Call it after each step.")
-      .def(
-          "stats",
-          [](LazyGraphObject& self) {
-            self.use->require_free();
-            return self.graph.stats();
-          })
+      .def("stats",
+           [](LazyGraphObject& self) {
+             self.use->require_free();
+             return self.graph.stats();
+           })
       .def(
           "describe",
           [](LazyGraphObject& self) {

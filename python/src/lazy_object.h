@@ -53,6 +53,7 @@ class LazyUse {
 template <class Handle>
 class LazyHandle {
  public:
+  /// `use` must not be null.
   LazyHandle(Handle handle, std::shared_ptr<LazyUse> use) : handle_(std::move(handle)), use_(std::move(use)) {}
   LazyHandle(LazyHandle&&) noexcept = default;
   LazyHandle& operator=(LazyHandle&&) = delete;

@@ -143,8 +143,9 @@ void bind_averages(nb::module_& m) {
             in_turn_of_set(of, [&] { of.averages->swap(from); });
           },
           "Exchanges the values of the parameters with the averages: before an evaluation, and after it.")
-      .def_prop_ro("updates",
-                   [](AveragesObject& of) { return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); }); });
+      .def_prop_ro("updates", [](AveragesObject& of) {
+        return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); });
+      });
 }
 
 }  // namespace
@@ -215,7 +216,9 @@ void bind_optimisers(nb::module_& m) {
           "Whether the next call of step() takes a step instead of only keeping the gradients.")
       .def_prop_ro(
           "steps",
-          [](OptimiserObject& of) { return waiting_in_turn_of_set(of, [&] { return of.optimiser->progress().steps; }); },
+          [](OptimiserObject& of) {
+            return waiting_in_turn_of_set(of, [&] { return of.optimiser->progress().steps; });
+          },
           "How many steps have been taken and not skipped. Waits for those pushed so far.")
       .def_prop_ro(
           "rate", [](OptimiserObject& of) { return waiting_in_turn_of_set(of, [&] { return of.optimiser->rate(); }); },

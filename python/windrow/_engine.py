@@ -145,3 +145,14 @@ class Trace:
     def summary(self) -> str:
         """A table: how often each op ran and how long, the threads' utilisation, the critical path."""
         return self._engine._trace_summary()
+
+
+_default: Engine | None = None
+
+
+def default_engine() -> Engine:
+    """The engine of tensors and devices for which none is given. Made by the first call."""
+    global _default
+    if _default is None:
+        _default = Engine()
+    return _default

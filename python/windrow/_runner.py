@@ -91,9 +91,7 @@ class Runner(_windrow.Runner):
         """
         return super().run(graphs, given)
 
-    def differentiate(
-        self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None
-    ) -> Minibatch:
+    def differentiate(self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None) -> Minibatch:
         """As run(), and computes the gradients of the loss with respect to all parameters.
 
         Raises MisuseError if the function has no loss, or uses an operator without a gradient.

@@ -217,9 +217,7 @@ def test_objects_may_be_shared():
     ring = [1]
     ring.append(ring)
     with pytest.raises(windrow.MisuseError, match="sample 0: .* is below itself; expected no cycle"):
-        windrow.Graphs.from_objects(
-            TREE, [ring], lambda node: node if isinstance(node, list) else (), lambda node: {}
-        )
+        windrow.Graphs.from_objects(TREE, [ring], lambda node: node if isinstance(node, list) else (), lambda node: {})
 
 
 def test_an_exception_of_a_callback_is_raised_as_it_is():

@@ -50,7 +50,9 @@ class TreeLstm:
             for below, word, label in zip(children, words, labels):
                 states = [(h[k], c[k]) if k >= 0 else (zero, zero) for k in [*below, -1, -1][:2]]
                 x = values["words"][word] if word >= 0 else zero
-                gates = x @ values["leaf"] + np.concatenate([s[0] for s in states]) @ values["inner"] + values["bias"][0]
+                gates = (
+                    x @ values["leaf"] + np.concatenate([s[0] for s in states]) @ values["inner"] + values["bias"][0]
+                )
                 memory = sigmoid(gates[:n]) * np.tanh(gates[2 * n :])
                 memory = memory + sum(sigmoid(s[0] @ values["forget"] + 1) * s[1] for s in states)
                 h.append(sigmoid(gates[n : 2 * n]) * np.tanh(memory))
@@ -78,9 +80,7 @@ def random_samples(count, seed, words=11, classes=3):
 
 
 def graphs_of(model, samples):
-    return Graphs.from_lists(
-        model.function, [{"children": c, "word": w, "label": labels} for c, w, labels in samples]
-    )
+    return Graphs.from_lists(model.function, [{"children": c, "word": w, "label": labels} for c, w, labels in samples])
 
 
 def values_of(parameters):

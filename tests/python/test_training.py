@@ -189,7 +189,10 @@ def test_parameters_are_set_read_and_frozen():
     assert parameters["w"].value.tolist() == [[1, 2, 3], [4, 5, 6]]
     row.frozen = True
     assert row.frozen and not w.frozen and "frozen" in parameters._repr_html_()
-    assert windrow.Parameters(seed=9).add("w", 5, 5).value.tolist() == windrow.Parameters(seed=9).add("w", 5, 5).value.tolist()
+    assert (
+        windrow.Parameters(seed=9).add("w", 5, 5).value.tolist()
+        == windrow.Parameters(seed=9).add("w", 5, 5).value.tolist()
+    )
     for call, text in [
         (lambda: parameters.add("w", 1, 1), "'w'"),
         (lambda: parameters.add("v", -1, 1), "expected no negative size"),

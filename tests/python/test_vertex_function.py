@@ -56,7 +56,11 @@ X = RANDOM.uniform(0.5, 2, (6, 4)).astype(np.float32)
         ("log_sum_exp of a list", lambda x: windrow.log_sum_exp([x, 2 * x]), lambda x: np.logaddexp(x, 2 * x)),
         ("softmax of a list", lambda x: windrow.softmax([x, 0 * x])[0], lambda x: 1 / (1 + np.exp(-x))),
         ("k_max", lambda x: windrow.k_max([x, 2 * x, 0 * x], 2), lambda x: np.hstack([x, 2 * x])),
-        ("weighted_sum", lambda x: windrow.weighted_sum([x[:1], x[1:2]], [x, 2 * x]), lambda x: x * x[:, :1] + 2 * x * x[:, 1:2]),
+        (
+            "weighted_sum",
+            lambda x: windrow.weighted_sum([x[:1], x[1:2]], [x, 2 * x]),
+            lambda x: x * x[:, :1] + 2 * x * x[:, 1:2],
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -72,7 +76,10 @@ def test_parameters_are_operands_on_both_sides():
 
     def body(v):
         product = v.pull("x", 4) @ w
-        v.push("y", windrow.concat([product + row, row - product, row * product, product / row, v.parameter(row) + product]))
+        v.push(
+            "y",
+            windrow.concat([product + row, row - product, row * product, product / row, v.parameter(row) + product]),
+        )
 
     product = X @ wn
     expected = [product + rown, rown - product, rown * product, product / rown, rown + product]
@@ -196,7 +203,10 @@ def raising(statement):
         (lambda v: v.each(v.state("s", 1)), "body: .*any"),
         (lambda v: v.zeros(3)[::2], "columns with a step of 2; expected 1"),
         (lambda v: v.loss(v.zeros(2)), "body: "),
-        (lambda v: windrow.softmax_cross_entropy(v.zeros(2), v.pull_index("a", width=2)), "body: softmax_cross_entropy"),
+        (
+            lambda v: windrow.softmax_cross_entropy(v.zeros(2), v.pull_index("a", width=2)),
+            "body: softmax_cross_entropy",
+        ),
         (lambda v: v.constant(1, 1e300), "body: "),
         (lambda v: windrow.concat([]), "concat|empty|parts"),
     ],
@@ -286,5 +296,14 @@ def test_a_trace_keeps_no_object_of_its_body():
 
 
 def test_docstrings_are_there():
-    for name in ("vertex_function", "VertexFunction", "Vertex", "Graphs", "Runner", "Parameters", "Minibatch", "Optimiser"):
+    for name in (
+        "vertex_function",
+        "VertexFunction",
+        "Vertex",
+        "Graphs",
+        "Runner",
+        "Parameters",
+        "Minibatch",
+        "Optimiser",
+    ):
         assert len(inspect.getdoc(getattr(windrow, name))) > 60, name
