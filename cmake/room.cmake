@@ -77,8 +77,8 @@ function(windrow_room name)
     PRIVATE src)
   target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
-  # So that plug-ins and Python's extensions may link the static libraries. Sanitizers' builds link programs only.
-  if(NOT WINDROW_SANITIZE)
+  # So that plug-ins and Python's extensions may link the static libraries. Most builds with sanitizers link programs only.
+  if(NOT WINDROW_SANITIZE OR WINDROW_PYTHON)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
   set(rpath)
