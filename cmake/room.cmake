@@ -49,9 +49,10 @@ target_compile_options(
   windrow_flags INTERFACE $<IF:$<BOOL:${CMAKE_UNITY_BUILD}>,$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>,-Wshadow>)
 
 # Code that ships goes without precompiled headers: with them GCC inlines other functions, and warns where nothing is
-# wrong. The engine, one source with options of its own beside a large one, gains nothing.
+# wrong. The engine, one source with options of its own beside a large one, gains nothing. For Python, rooms are position-
+# independent, and tests are not.
 function(windrow_use_precompiled target)
-  if(NOT CMAKE_UNITY_BUILD OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
+  if(NOT CMAKE_UNITY_BUILD OR NOT WINDROW_SANITIZE OR WINDROW_PYTHON OR target STREQUAL windrow_engine)
     return()
   endif()
   if(NOT TARGET windrow_precompiled)

@@ -87,7 +87,6 @@ EngineObject::EngineObject(EngineOptions options) : state_(std::make_shared<Stat
   refuse_at_the_end();
   options.on_held = release_gil_while_held;
   options.fork_patience = patience_in_fork;
-  // With the GIL, since default_engine() comes here in a static's initialisation, for which other threads wait.
   state_->engine = std::make_shared<Engine>(std::move(options));
   Engines& known = engines();
   const std::lock_guard lock(known.mutex);
@@ -123,7 +122,17 @@ void EngineObject::close() {
 }
 
 EngineObject& default_engine() {
-  static auto* const engine = new EngineObject({});
+  static EngineObject* engine = nullptr;  // guarded by the GIL; an attribute of the module owns it
+  if (engine == nullptr) {
+    const nb::module_ module = nb::module_::import_("windrow._engine");
+    const nb::object made = module.attr("Engine")();
+    if (engine == nullptr) {
+      module.attr("_default") = made;
+      engine = nb::cast<EngineObject*>(made);
+    } else {  // another thread had the GIL meanwhile
+      made.attr("close")();
+    }
+  }
   return *engine;
 }
 
@@ -208,6 +217,7 @@ void bind_engine_life(nb::module_& m) {
                    [&](std::chrono::nanoseconds patience) { return is_idle(*shared, patience); });
   });
   m.def("default_engine", &default_engine, nb::rv_policy::reference,
+        nb::sig("def default_engine() -> windrow._engine.Engine"),
         "The engine of tensors and devices for which none is given. Made by the first call.");
   m.def("_close_all", &close_all, nb::arg("seconds"));
   m.def("_before_fork", &before_fork, nb::arg("seconds"));
