@@ -49,9 +49,10 @@ target_compile_options(
   windrow_flags INTERFACE $<IF:$<BOOL:${CMAKE_UNITY_BUILD}>,$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>,-Wshadow>)
 
 # Code that ships goes without precompiled headers: with them GCC inlines other functions, and warns where nothing is
-# wrong. The engine, one source with options of its own beside a large one, gains nothing.
+# wrong. The engine, one source with options of its own beside a large one, gains nothing. For Python, rooms are position-
+# independent, and tests are not.
 function(windrow_use_precompiled target)
-  if(NOT CMAKE_UNITY_BUILD OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
+  if(NOT CMAKE_UNITY_BUILD OR NOT WINDROW_SANITIZE OR WINDROW_PYTHON OR target STREQUAL windrow_engine)
     return()
   endif()
   if(NOT TARGET windrow_precompiled)
@@ -77,8 +78,8 @@ function(windrow_room name)
     PRIVATE src)
   target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
-  # So that plug-ins and Python's extensions may link the static libraries. Sanitizers' builds link programs only.
-  if(NOT WINDROW_SANITIZE)
+  # So that plug-ins and Python's extensions may link the static libraries. Most builds with sanitizers link programs only.
+  if(NOT WINDROW_SANITIZE OR WINDROW_PYTHON)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
   set(rpath)

@@ -119,10 +119,18 @@ void EngineObject::close() {
 }
 
 EngineObject& default_engine() {
-  static EngineObject* made = nullptr;  // guarded by the GIL; the package keeps its Python object
-  if (made == nullptr)
-    made = &nb::cast<EngineObject&>(nb::module_::import_("windrow._engine").attr("default_engine")());
-  return *made;
+  static EngineObject* engine = nullptr;  // guarded by the GIL; an attribute of the module owns it
+  if (engine == nullptr) {
+    const nb::module_ module = nb::module_::import_("windrow._engine");
+    const nb::object made = module.attr("Engine")();
+    if (engine == nullptr) {
+      module.attr("_default") = made;
+      engine = nb::cast<EngineObject*>(made);
+    } else {  // another thread had the GIL meanwhile
+      made.attr("close")();
+    }
+  }
+  return *engine;
 }
 
 namespace {
@@ -208,6 +216,9 @@ void bind_engine_life(nb::module_& m) {
     return waiting(nanoseconds_of(seconds, "seconds"),
                    [&](std::chrono::nanoseconds patience) { return is_idle(*shared, patience); });
   });
+  m.def("default_engine", &default_engine, nb::rv_policy::reference,
+        nb::sig("def default_engine() -> windrow._engine.Engine"),
+        "The engine of tensors and devices for which none is given. Made by the first call.");
   m.def("_close_all", &close_all, nb::arg("seconds"));
   m.def("_before_fork", &before_fork, nb::arg("seconds"));
   m.def("_after_fork_in_parent", &after_fork_in_parent);

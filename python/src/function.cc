@@ -36,10 +36,12 @@ int release_in_main_thread(void*) {
 }
 
 void drop(Dropped* what) {
-  what->next = all_dropped.load(std::memory_order_relaxed);
-  while (!all_dropped.compare_exchange_weak(what->next, what, std::memory_order_release)) {
-  }
-  if (what->next == nullptr && !engines_ended) Py_AddPendingCall(release_in_main_thread, nullptr);
+  Dropped* first = all_dropped.load(std::memory_order_relaxed);
+  do {
+    what->next = first;
+  } while (!all_dropped.compare_exchange_weak(first, what, std::memory_order_release, std::memory_order_relaxed));
+  // From here on, another thread may have freed it.
+  if (first == nullptr && !engines_ended) Py_AddPendingCall(release_in_main_thread, nullptr);
 }
 
 /// Gives a worker a thread state of Python that it keeps: to make one for each op takes several microseconds.

@@ -65,6 +65,15 @@ const Line& line_of(PyObject* code, unsigned number) {
 /// from the beginning of its function. It keeps the code objects, so that no other one takes their addresses.
 class LineCache {
  public:
+  LineCache() = default;
+  ~LineCache() {
+    for (const Entry& entry : entries_) {
+      if (entry.code != nullptr) drop_object(entry.code);
+    }
+  }
+  LineCache(const LineCache&) = delete;
+  LineCache& operator=(const LineCache&) = delete;
+
   const Line& find(PyFrameObject* frame) {
     static PyObject* const attribute = PyUnicode_InternFromString("f_lasti");
     const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
@@ -94,7 +103,7 @@ class LineCache {
 }  // namespace
 
 std::source_location calling_line() {
-  static thread_local auto* const cache = new LineCache();  // never destroyed, which would need the GIL
+  static thread_local const auto cache = std::make_unique<LineCache>();  // a module has little room for such variables
   nb::object frame = nb::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   const Line* line = nullptr;
   while (frame.is_valid() && !frame.is_none()) {

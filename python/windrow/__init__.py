@@ -9,7 +9,7 @@ import sys
 from . import _windrow, init
 from ._checkpoints import CheckpointFolder, CheckpointWriter
 from ._datasets import DependencyTreebank, Treebank, parse_brackets
-from ._engine import Engine, default_engine
+from ._engine import Engine
 from ._errors import (
     Cancelled,
     DataError,
@@ -74,6 +74,7 @@ from ._windrow import (
     column_sum,
     concat,
     conv2d,
+    default_engine,
     dot_attention,
     dropout,
     elu,

@@ -148,11 +148,4 @@ class Trace:
 
 
 _default: Engine | None = None
-
-
-def default_engine() -> Engine:
-    """The engine of tensors and devices for which none is given. Made by the first call."""
-    global _default
-    if _default is None:
-        _default = Engine()
-    return _default
+"""The engine of default_engine(), which the module keeps."""

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import struct
 import time
 
 import pytest
 from beginnings import START
+
+import windrow
 
 # ---- the import ----
 
@@ -16,6 +19,17 @@ def test_the_import_brings_no_large_package(run_python):
         import windrow
         assert not {"numpy", "torch", "asyncio", "tqdm", "IPython", "importlib.metadata"} & set(sys.modules)
     """)
+
+
+def test_the_module_needs_little_of_the_static_thread_local_storage():
+    """Where other modules have used up glibc's 1,664 bytes of it, the import fails."""
+    with open(windrow._windrow.__file__, "rb") as module:
+        header = module.read(64)
+        (table,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
+        module.seek(table)
+        segments = [struct.unpack("<IIQQQQQQ", module.read(size)[:56]) for _ in range(count)]
+    thread_local = 7
+    assert sum(bytes for kind, _, _, _, _, _, bytes, _ in segments if kind == thread_local) <= 1024
 
 
 def test_a_subinterpreter_is_refused_in_one_line(run_python):
@@ -182,6 +196,22 @@ def test_a_thread_may_make_use_and_leave_engines(run_python):
             for thread in threads: thread.start()
             for thread in threads: thread.join()
     """)
+
+
+def test_threads_get_the_same_default_engine(run_python):
+    told = run_python("""
+        import sys, threading, windrow
+        sys.setswitchinterval(1e-6)
+        found, begin = [], threading.Barrier(8)
+        def find():
+            begin.wait()
+            found.append(windrow.default_engine())
+        threads = [threading.Thread(target=find) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(len(found), len(set(map(id, found))))
+    """)
+    assert told == "8 1\n"
 
 
 # ---- interrupts ----

@@ -242,3 +242,11 @@ def test_failures_that_nobody_waited_for_are_logged(capfd):
             time.sleep(0.001)
     told = capfd.readouterr().err
     assert "nobody waited" in told and "op 'unseen'" in told and "op 'seen'" not in told
+
+
+def test_the_default_engine_is_one_engine():
+    engine = windrow.default_engine()
+    assert type(engine) is windrow.Engine and windrow.default_engine() is engine
+    x, ran = engine.var(), []
+    engine.push(lambda: ran.append(1), overwrite=x)
+    assert engine.wait(x) and ran == [1]

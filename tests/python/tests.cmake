@@ -1,9 +1,21 @@
 # The tests of the Python package, a file a test. Those with label `torch` skip in one line where torch is missing.
-if(NOT WINDROW_PYTHON)
+if(NOT TARGET _windrow)
   return()
 endif()
 set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1")
-file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/python python/test_*.py)
+set(pattern "test_*")
+if(WINDROW_SANITIZE)
+  # Python itself is not compiled with it, but its lock is made of functions that ThreadSanitizer replaces. The tests of
+  # memory and forks count what ThreadSanitizer needs, and fork where it cannot follow.
+  set(pattern "test_engine*")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libtsan.so OUTPUT_VARIABLE preload
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  list(APPEND environment "LD_PRELOAD=${preload}")
+endif()
+file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/python python/${pattern}.py)
+if(WINDROW_SANITIZE)
+  list(FILTER files EXCLUDE REGEX "memory|forks")
+endif()
 foreach(file IN LISTS files)
   string(REGEX REPLACE "test_(.*)\\.py" "python.\\1" name ${file})
   set(labels python)
@@ -16,6 +28,9 @@ foreach(file IN LISTS files)
     ${name} PROPERTIES TIMEOUT 300 LABELS "${labels}" ENVIRONMENT "${environment}" SKIP_RETURN_CODE 5
                        FAIL_REGULAR_EXPRESSION "nanobind: leaked")
 endforeach()
+if(WINDROW_SANITIZE)
+  return()
+endif()
 
 # The types of the package and of its examples.
 file(GLOB_RECURSE examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/python/*.py)
