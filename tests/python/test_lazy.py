@@ -26,7 +26,9 @@ class Model:
         self.graph = windrow.LazyGraph(self.parameters, training=training)
 
     def step(self, word, state):
-        return windrow.tanh(windrow.embedding(self.words, self.graph.index(word)) @ self.win + state @ self.rec + self.bias)
+        return windrow.tanh(
+            windrow.embedding(self.words, self.graph.index(word)) @ self.win + state @ self.rec + self.bias
+        )
 
     def state(self, sentence):
         state = self.graph.zeros(H)
