@@ -1,6 +1,4 @@
 // Python objects and functions that C++ threads hold.
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -23,10 +21,8 @@ thread_local bool is_worker = false;
 /// What threads without the GIL have left: a stack without locks, since a thread may be in a fork or hold the engine's
 /// locks.
 struct Dropped {
-  PyObject* object = nullptr;
-  PyThreadState* state = nullptr;  // of a thread that has ended
-  pid_t process = 0;               // of the state: a forked child frees all states of other threads by itself
-  Dropped* next = nullptr;
+  PyObject* object;
+  Dropped* next;
 };
 std::atomic<Dropped*> all_dropped{nullptr};
 
@@ -35,25 +31,29 @@ int release_in_main_thread(void*) {
   return 0;
 }
 
-void drop(Dropped* what) {
-  Dropped* first = all_dropped.load(std::memory_order_relaxed);
-  do {
+void drop(PyObject* object) {
+  auto* const what = new Dropped{object, all_dropped.load(std::memory_order_relaxed)};
+  Dropped* first = what->next;
+  while (!all_dropped.compare_exchange_weak(first, what, std::memory_order_release, std::memory_order_relaxed)) {
     what->next = first;
-  } while (!all_dropped.compare_exchange_weak(first, what, std::memory_order_release, std::memory_order_relaxed));
+  }
   // From here on, another thread may have freed it.
   if (first == nullptr && !engines_ended) Py_AddPendingCall(release_in_main_thread, nullptr);
 }
 
-/// Gives a worker a thread state of Python that it keeps: to make one for each op takes several microseconds.
+/// Gives a worker a thread state of Python that it keeps: to make one for each op takes several microseconds. The
+/// worker ends it as the thread ends, for which no other thread waits with the GIL. Only the thread itself can do so:
+/// Python would take the state of another thread for that of the thread that deletes it.
 void enter_python() {
   struct State {
-    State() {
-      is_worker = true;
-      PyGILState_Ensure();
-      state = PyEval_SaveThread();
+    State() : given(PyGILState_Ensure()), state(PyEval_SaveThread()) { is_worker = true; }
+    ~State() {
+      if (engines_ended) return;
+      PyEval_RestoreThread(state);
+      PyGILState_Release(given);
     }
-    ~State() { drop(new Dropped{.state = state, .process = ::getpid()}); }
-    PyThreadState* state;
+    const PyGILState_STATE given;
+    PyThreadState* const state;
   };
   static thread_local const State state;
 }
@@ -141,7 +141,7 @@ bool have_all_engines_ended() { return engines_ended; }
 
 void drop_object(PyObject* object) {
   if (engines_ended && has_gil()) return Py_DECREF(object);
-  drop(new Dropped{.object = object});
+  drop(object);
 }
 
 Kept::Kept(nb::object object) : object_(object.release().ptr(), drop_object) {}
@@ -151,11 +151,7 @@ void release_dropped() {
   for (Dropped* next = all_dropped.exchange(nullptr, std::memory_order_acquire); next != nullptr;) {
     const std::unique_ptr<Dropped> dropped(next);
     next = dropped->next;
-    Py_XDECREF(dropped->object);
-    if (dropped->state != nullptr && dropped->process == ::getpid()) {
-      PyThreadState_Clear(dropped->state);
-      PyThreadState_Delete(dropped->state);
-    }
+    Py_DECREF(dropped->object);
   }
 }
 

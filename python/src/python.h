@@ -4,10 +4,10 @@
 // the files of python/windrow, which add what is Python's own: context managers, asyncio, notebooks, torch.
 //
 // Contract
-//   GIL      A binding holds the GIL, except while it waits: every wait is inside `wait_for()` or `waiting()`. A worker
-//   takes the GIL
-//            only while a Python function runs. No destructor takes it, since engines destroy functions while they hold
-//            locks: see Kept.
+//   GIL      A binding holds the GIL, except while it waits: every wait is inside wait_for() or waiting(). A worker
+//            takes the GIL only while a Python function runs, and as its thread ends; so no thread may end an engine
+//            with the GIL. No other destructor takes it, since engines destroy functions while they hold locks: see
+//            Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
 //   Errors   Exceptions of C++ become those of windrow._errors; see errors.cc.
 //   Life     An engine lives until close() or the end of the program, so that tensors and variables may outlive the

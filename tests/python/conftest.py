@@ -49,8 +49,9 @@ def run_python(tmp_path):
     def run(code, *, status=0, stderr="", timeout=30, before=(), arguments=(), **environment):
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(code))
+        of_forks = "ignore:This process"  # warnings of Python 3.12 and later, that other threads exist
         done = subprocess.run(
-            [*before, sys.executable, "-X", "faulthandler", str(program), *arguments],
+            [*before, sys.executable, "-X", "faulthandler", "-W", of_forks, str(program), *arguments],
             env=os.environ | environment,
             capture_output=True,
             text=True,
