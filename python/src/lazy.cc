@@ -1,8 +1,6 @@
 // Lazy expressions and cells. Coroutines over them are in windrow/lazy.py.
 #include "windrow/batching/lazy.h"
 
-#include <nanobind/stl/function.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
@@ -86,7 +84,8 @@ LazyCellObject cell(LazyGraphObject& self, const std::string& name, nb::object b
   const auto run = [function](CellBody& traced) {
     const nb::gil_scoped_acquire with_gil;
     if (!*function) throw MisuseError("a cell of a graph that has ended");
-    call_with((*function)->ptr(), traced);
+    call_with((*function)->ptr(), traced,
+              "the argument of a cell's body is used after its function has returned; expected uses inside it");
   };
   self.use->require_free();
   LazyCellObject made{self.graph.cell(name, run), self.use};
@@ -264,28 +263,28 @@ void bind_lazy(nb::module_& m) {
   using Body = Lent<CellBody>;
   nb::class_<Body>(m, "CellBody", "The argument of the body of a cell.")
       .def(
-          "operand", [](Body& self, Index width) { return self.get().operand(width); }, nb::arg("width"),
+          "operand", [](Body& self, Index width) { return self->operand(width); }, nb::arg("width"),
           "The next operand: a row of that width for each call.")
       .def(
-          "each", [](Body& self, Index width) { return self.get().each(width); }, nb::arg("width"),
+          "each", [](Body& self, Index width) { return self->each(width); }, nb::arg("width"),
           "The next operand of each element of the list.")
       .def(
           "index",
           [](Body& self, bool optional, Index width) {
-            return self.get().index(optional ? Presence::sometimes : Presence::always, width);
+            return self->index(optional ? Presence::sometimes : Presence::always, width);
           },
           nb::kw_only(), nb::arg("optional") = false, nb::arg("width") = 1,
           "The next index operand. An optional one may be -1.")
       .def(
-          "constant", [](Body& self, Index width, double value) { return self.get().constant(width, value); },
+          "constant", [](Body& self, Index width, double value) { return self->constant(width, value); },
           nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
       .def(
-          "zeros", [](Body& self, Index width) { return self.get().zeros(width); }, nb::arg("width"))
+          "zeros", [](Body& self, Index width) { return self->zeros(width); }, nb::arg("width"))
       .def(
-          "parameter", [](Body& self, const ParameterObject& weight) { return self.get().parameter(weight.parameter); },
+          "parameter", [](Body& self, const ParameterObject& weight) { return self->parameter(weight.parameter); },
           nb::arg("weight"), "A parameter as an expression.")
       .def(
-          "result", [](Body& self, const Expr& value) { self.get().result(value); }, nb::arg("value"),
+          "result", [](Body& self, const Expr& value) { self->result(value); }, nb::arg("value"),
           "The next result: a row for each call.");
 
   nb::class_<LazyStats>(m, "LazyStats", "Counted since the graph was made.")

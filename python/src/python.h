@@ -146,22 +146,23 @@ bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limi
 template <class T>
 class Lent {
  public:
-  explicit Lent(T& target) : target_(&target) {}
-  /// Throws MisuseError after the call.
-  T& get() const {
-    if (target_ == nullptr) throw MisuseError("used after its function has returned; expected use inside it");
-    return *target_;
+  Lent(T& target, const char* if_ended) : target_(&target), if_ended_(if_ended) {}
+  /// Throws MisuseError with the text after the call.
+  T* operator->() const {
+    if (target_ == nullptr) throw MisuseError(if_ended_);
+    return target_;
   }
   void end() { target_ = nullptr; }
 
  private:
   T* target_;
+  const char* if_ended_;
 };
 
-/// Calls `function(lent)`. Needs the GIL.
+/// Calls `function(lent)`. Needs the GIL. `if_ended` says what is wrong with a later use; a literal.
 template <class T>
-void call_with(PyObject* function, T& target) {
-  const nb::object lent = nb::cast(Lent<T>(target));
+void call_with(PyObject* function, T& target, const char* if_ended) {
+  const nb::object lent = nb::cast(Lent<T>(target, if_ended));
   const nb::object result = nb::steal(PyObject_CallFunctionObjArgs(function, lent.ptr(), nullptr));
   nb::inst_ptr<Lent<T>>(lent)->end();
   if (!result.is_valid()) throw_python_error();

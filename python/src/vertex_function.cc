@@ -12,39 +12,16 @@
 namespace windrow::python {
 namespace {
 
-/// The argument of a body. Python may keep it for longer than it is valid.
-class TracedVertex {
- public:
-  explicit TracedVertex(Vertex& vertex) : vertex_(&vertex) {}
-  void end() { vertex_ = nullptr; }
-  Vertex* operator->() const {
-    if (vertex_ == nullptr) {
-      throw MisuseError("a vertex is used after its function was traced; expected uses inside the function's body");
-    }
-    return vertex_;
-  }
-
- private:
-  Vertex* vertex_;
-};
-using VertexObject = std::shared_ptr<TracedVertex>;
 /// Python's Vertex.
-struct VertexHandle {
-  VertexObject vertex;
-  Vertex* operator->() const { return vertex->operator->(); }
-};
+using VertexHandle = Lent<Vertex>;
 
 /// A function of the given class, which is a Python class.
 nb::object traced(nb::handle type, const std::string& name, std::optional<std::size_t> arity, std::size_t fixed,
                   std::size_t per_edge, const nb::object& body) {
   const VertexFunction::Shape shape{.arity = arity.value_or(any_arity), .fixed = fixed, .per_edge = per_edge};
   const VertexFunction function(name, shape, [&](Vertex& v) {
-    const auto vertex = std::make_shared<TracedVertex>(v);
-    struct Ending {
-      const VertexObject& of;
-      ~Ending() { of->end(); }
-    } const ending{vertex};
-    body(VertexHandle{vertex});
+    call_with(body.ptr(), v,
+              "a vertex is used after its function was traced; expected uses inside the function's body");
   });
   return new_object(type, function);
 }

@@ -81,9 +81,9 @@ class LazyGraph(_windrow.LazyGraph):
         errors: dict[int, BaseException] = {}
         waiting: dict[int, _Value] = {}
 
-        def resume(i: int, resumed: Callable[[], Any]) -> None:
+        def resume(i: int, how: Callable[[Any], Any], what: Any) -> None:
             try:
-                waits_for = resumed()
+                waits_for = how(what)
                 if not isinstance(waits_for, _Value):
                     coroutines[i].close()
                     raise MisuseError(
@@ -99,7 +99,7 @@ class LazyGraph(_windrow.LazyGraph):
 
         try:
             for i, coroutine in enumerate(coroutines):
-                resume(i, lambda: coroutine.send(None))
+                resume(i, coroutine.send, None)
             while waiting:
                 self.flush()
                 ready, waiting = waiting, {}
@@ -107,9 +107,9 @@ class LazyGraph(_windrow.LazyGraph):
                     try:
                         got = waits_for.expression.value()
                     except Exception as error:
-                        resume(i, lambda: coroutines[i].throw(error))
+                        resume(i, coroutines[i].throw, error)
                     else:
-                        resume(i, lambda: coroutines[i].send(got))
+                        resume(i, coroutines[i].send, got)
         finally:
             for coroutine in coroutines:
                 coroutine.close()
