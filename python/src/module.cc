@@ -1,4 +1,5 @@
-// The module windrow._windrow. Each room of the C++ libraries has a file here that binds it.
+// The module windrow._windrow. Each room of the C++ libraries has a folder here that binds it; models/ is bound by
+// training/datasets.cc.
 #include <cstdlib>
 
 #include "python.h"

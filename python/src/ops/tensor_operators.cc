@@ -1,8 +1,8 @@
 // Operators of tensors.
-#include "arrays.h"
-#include "elements.h"
-#include "operators.h"
-#include "tape.h"
+#include "ops/arrays.h"
+#include "ops/elements.h"
+#include "ops/operators.h"
+#include "ops/tape.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::python {

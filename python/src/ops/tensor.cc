@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "arrays.h"
-#include "elements.h"
+#include "ops/arrays.h"
+#include "ops/elements.h"
 #include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {

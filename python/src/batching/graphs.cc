@@ -1,5 +1,5 @@
 // Input graphs: those of a vertex function, alone and as a sequence.
-#include "graphs.h"
+#include "batching/graphs.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>

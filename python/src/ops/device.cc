@@ -1,7 +1,7 @@
 // Devices, and the engines behind tensors.
 #include <algorithm>
 
-#include "arrays.h"
+#include "ops/arrays.h"
 
 namespace windrow::python {
 namespace {

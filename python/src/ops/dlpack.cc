@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "arrays.h"
+#include "ops/arrays.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow::python {

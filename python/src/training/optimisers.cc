@@ -1,5 +1,5 @@
 // Optimisers, learning rates and averages.
-#include "optimisers.h"
+#include "training/optimisers.h"
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "arrays.h"
+#include "ops/arrays.h"
 
 namespace windrow::python {
 namespace {

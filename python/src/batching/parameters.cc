@@ -1,10 +1,10 @@
 // Parameters, their initial values, and turns.
-#include "parameters.h"
+#include "batching/parameters.h"
 
 #include <algorithm>
 
-#include "arrays.h"
-#include "elements.h"
+#include "ops/arrays.h"
+#include "ops/elements.h"
 
 namespace windrow::python {
 

@@ -1,12 +1,12 @@
 // Tapes and recorded programs of tensors.
-#include "tape.h"
+#include "ops/tape.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
-#include "arrays.h"
+#include "ops/arrays.h"
 #include "windrow/ops/static.h"
 
 namespace windrow::python {

@@ -1,4 +1,4 @@
-#include "elements.h"
+#include "ops/elements.h"
 
 #include <nanobind/ndarray.h>
 

@@ -3,7 +3,7 @@
 // Handles of a lazy graph count their uses without atomics. Python may drop one on any thread, also while another
 // thread computes without the GIL: then it is kept until that computation has ended. See LazyUse.
 #pragma once
-#include "parameters.h"
+#include "batching/parameters.h"
 #include "python.h"
 #include "windrow/batching/lazy.h"
 

@@ -1,7 +1,7 @@
 // Random numbers.
 #include "windrow/ops/random.h"
 
-#include "arrays.h"
+#include "ops/arrays.h"
 
 namespace windrow::python {
 namespace {

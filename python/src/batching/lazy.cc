@@ -3,9 +3,9 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
-#include "lazy_object.h"
-#include "operators.h"
+#include "batching/lazy_object.h"
+#include "ops/arrays.h"
+#include "ops/operators.h"
 #include "python.h"
 #include "windrow/batching/lazy_cell.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "operators.h"
+#include "ops/operators.h"
 
 namespace windrow::python {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "graphs.h"
+#include "batching/graphs.h"
 #include "windrow/batching/internal/ir.h"
 
 namespace windrow::python {

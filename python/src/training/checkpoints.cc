@@ -4,9 +4,9 @@
 
 #include <mutex>
 
-#include "arrays.h"
-#include "graphs.h"
-#include "optimisers.h"
+#include "batching/graphs.h"
+#include "ops/arrays.h"
+#include "training/optimisers.h"
 #include "windrow/training/checkpoint.h"
 
 namespace windrow::python {

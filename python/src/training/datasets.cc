@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "graphs.h"
+#include "batching/graphs.h"
 
 namespace windrow::python {
 namespace {

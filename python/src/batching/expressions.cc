@@ -1,8 +1,8 @@
 // Expressions inside the bodies of vertex functions, and their operators.
 #include <nanobind/stl/vector.h>
 
-#include "operators.h"
-#include "parameters.h"
+#include "batching/parameters.h"
+#include "ops/operators.h"
 #include "windrow/batching/expr.h"
 
 namespace nanobind::detail {

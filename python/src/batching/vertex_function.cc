@@ -4,8 +4,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
-#include "graphs.h"
-#include "parameters.h"
+#include "batching/graphs.h"
+#include "batching/parameters.h"
 #include "windrow/batching/internal/ir.h"
 #include "windrow/batching/internal/lazy_weight.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "parameters.h"
+#include "batching/parameters.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow::python {

@@ -3,7 +3,7 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "graphs.h"
+#include "batching/graphs.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow::python {

@@ -5,9 +5,9 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
-#include "graphs.h"
-#include "parameters.h"
+#include "batching/graphs.h"
+#include "batching/parameters.h"
+#include "ops/arrays.h"
 
 namespace windrow::python {
 namespace {
