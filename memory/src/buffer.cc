@@ -105,6 +105,8 @@ struct Bytes::State {
   ~State() { end_life(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+  static void* operator new(std::size_t bytes) { return CallableMemory::take(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { CallableMemory::give_back(memory, bytes); }
 
   MisuseError error(const std::string& what) const {
     return MisuseError("buffer '" + std::string(name.text()) + "' " + what);
@@ -142,7 +144,7 @@ struct Bytes::State {
   const std::shared_ptr<Block>& held() const { return other ? other : block; }
   void move_away() {
     if (start == nullptr) return;
-    auto to = std::make_shared<Block>(block->shared_memory(), size);
+    auto to = std::allocate_shared<Block>(PassedOn<Block>(), block->shared_memory(), size);
     std::byte* const there = to->start();
     std::copy_n(start, size, there);
     keep_for_ever(held());  // with the hold of this state
@@ -232,7 +234,7 @@ Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offse
 }
 
 Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, VarName name, LaneId lane)
-    : Buffer(std::move(engine), std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name, lane) {}
+    : Buffer(std::move(engine), std::allocate_shared<Block>(PassedOn<Block>(), std::move(memory), bytes), 0, bytes, name, lane) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : engine_(std::move(other.engine_)),
@@ -297,7 +299,7 @@ static std::size_t alignment_of(const std::shared_ptr<Allocator>& memory) {
 
 Arena::Arena(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, LaneId lane)
     : engine_(std::move(engine)),
-      block_(std::make_shared<Block>(memory, aligned_size(bytes, alignment_of(memory)))),
+      block_(std::allocate_shared<Block>(PassedOn<Block>(), memory, aligned_size(bytes, alignment_of(memory)))),
       size_(aligned_size(bytes, alignment_of(memory))),
       lane_(lane) {
   if (lane_ != host_lane) own_ = Buffer(engine_, block_, 0, 0, "arena", lane_);

@@ -17,17 +17,21 @@ Type type_of(const TensorOf<T>& tensor) {
   return {Rows::count(tensor.rows()), tensor.width()};
 }
 
+template <class T>
+using Views = std::vector<typename T::View, PassedOn<typename T::View>>;
+
 /// The function of the pushed op. Holds views, which do not keep buffers alive.
 struct Launch {
   const Operator* op;  // lives as long as the program
   Kernel<float> kernel;
-  std::vector<Tensor::View> in;
-  std::vector<IntTensor::View> indices;
+  Views<Tensor> in;
+  Views<IntTensor> indices;
   Tensor::View out;
-  std::vector<Tensor::View> states;
+  Views<Tensor> states;
   Attributes attributes;
   Write write;
-  std::shared_ptr<Allocator> memory;
+  Allocator* memory;                  // for workspace
+  std::shared_ptr<Allocator> keeper;  // of `memory`, unless the buffer of `out` keeps it
   Lane* expected;
 
   void operator()(OpContext& context) const { (*this)(context.lane()); }
@@ -108,6 +112,8 @@ InlineArray<Access> accesses_of(const Operands& operands, const Tensor& out) {
 }
 
 Launch launch_of(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {
+  const std::shared_ptr<Allocator> fallback = device.memory == nullptr ? host_allocator() : nullptr;
+  const std::shared_ptr<Allocator>& memory = fallback == nullptr ? device.memory : fallback;
   Launch made{&op,
               device.kernels.find(op),
               {},
@@ -116,7 +122,8 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
               {},
               operands.attributes,
               operands.write,
-              device.memory == nullptr ? host_allocator() : device.memory,
+              memory.get(),
+              memory == out.buffer()->memory() ? nullptr : memory,
               device.lane == host_lane ? nullptr : device.engine->lane(device.lane)};
   made.in.reserve(operands.in.size());
   made.indices.reserve(operands.indices.size());

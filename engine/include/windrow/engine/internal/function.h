@@ -27,6 +27,18 @@ struct CallableMemory {
   static void give_back(void* memory, std::size_t bytes) noexcept;
 };
 
+/// The same, for containers and std::allocate_shared.
+template <class T>
+struct PassedOn {
+  using value_type = T;
+  PassedOn() = default;
+  template <class U>
+  PassedOn(PassedOn<U>) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(CallableMemory::take(count * sizeof(T))); }
+  void deallocate(T* memory, std::size_t count) noexcept { CallableMemory::give_back(memory, count * sizeof(T)); }
+  friend bool operator==(PassedOn, PassedOn) { return true; }
+};
+
 template <class Signature>
 class Function;
 
