@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -203,6 +204,14 @@ std::chrono::nanoseconds nanoseconds_of(double seconds, const char* name);
 
 /// The engine that calls use which are given none: made by the first such call.
 EngineObject& default_engine();
+
+/// Defines a function of a module or class with a signature for each case of its arguments, since the type of its
+/// result depends on them. A call runs the first one.
+template <class Scope, class Function, class... Arguments>
+void def_with_signatures(Scope& scope, const char* name, std::initializer_list<const char*> signatures,
+                         Function function, const char* doc, const Arguments&... arguments) {
+  for (const char* signature : signatures) scope.def(name, function, arguments..., nb::sig(signature), doc);
+}
 
 /// Appends an access for each variable of `from`: None, a Var, an object with a var(), or an iterable of them.
 void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
