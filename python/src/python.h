@@ -10,6 +10,8 @@
 //            Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
 //   Errors   Exceptions of C++ become those of windrow._errors; see errors.cc.
+//   Types    A binding that takes or returns Python objects says their types by nb::sig, in names of python/stub.txt
+//            or of the module. tests/python/test_stub.py names the exceptions.
 //   Life     An engine lives until close() or the end of the program, so that tensors and variables may outlive the
 //            Python object that made it.
 #pragma once

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    Literal,
-    Mapping,
-    Protocol,
-    Sequence,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, TypeVar
 
 from . import _windrow
 from ._errors import MisuseError
@@ -22,18 +10,10 @@ from ._errors import MisuseError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._typing import ArrayLike
+    from ._typing import ArrayLike, Numbers
     from ._windrow import InputGraph, VertexFunction
 
-
-class _Table(Protocol):
-    """A dict, or a Vocabulary."""
-
-    def __getitem__(self, name: Any, /) -> int: ...
-
-
 G = TypeVar("G", bound="Graphs")
-Numbers = Union[_Table, Callable[[Any], int]]  # how words or labels become numbers
 
 
 class Graphs(_windrow.Graphs):

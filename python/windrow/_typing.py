@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     Iterable,
     Literal,
     Protocol,
@@ -47,6 +48,12 @@ class HasVar(Protocol):
     def var(self) -> _windrow.Var: ...
 
 
+class HasNumbers(Protocol):
+    """A dict, or a Vocabulary."""
+
+    def __getitem__(self, name: Any, /) -> int: ...
+
+
 class SkippedSteps(TypedDict):
     """See Parameters.skipped_steps()."""
 
@@ -84,6 +91,9 @@ _Range: TypeAlias = "SupportsIndex | Slice"
 
 Part: TypeAlias = "_Range | tuple[_Range] | tuple[_Range, _Range]"
 """Rows of a tensor, or rows and columns."""
+
+Numbers: TypeAlias = "HasNumbers | Callable[[Any], int]"
+"""How words or labels become numbers."""
 
 Initial: TypeAlias = (
     "_windrow.Initialiser | float | Literal['glorot', 'he_normal', 'he_uniform', 'orthogonal', 'identity', 'zeros']"

@@ -91,6 +91,7 @@ void bind_rates(nb::module_& m) {
       .def_static("cosine", &LearningRate::cosine, "rate"_a, "steps"_a, "least"_a = 0.0,
                   "From `rate` along half a cosine to `least` at step `steps`, and `least` from then on.")
       .def_static("warm_up", &LearningRate::warm_up, "steps"_a, "then"_a,
+                  nb::sig("def warm_up(steps: int, then: float | LearningRate) -> LearningRate"),
                   "Linear up to then(0) in the first `steps` steps; then(step - steps) afterwards.")
       .def_static("from_function", &rate_of, "function"_a,
                   nb::sig("def from_function(function: Callable[[int], float]) -> LearningRate"),
