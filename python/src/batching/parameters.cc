@@ -185,13 +185,14 @@ void bind_parameter(nb::module_& m) {
           [](const ParameterObject& of) {
             return nb::make_tuple(of.parameter.type().rows.number(), of.parameter.type().width);
           },
-          "(rows, width).")
+          nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
       .def_prop_rw(
           "value",
           [](const ParameterObject& of) {
             return in_turn(of.of, [&](Parameters& set) { return Tensor(set.value(of.parameter)); });
           },
           &set_value, nb::for_setter(nb::arg("value")),
+          nb::for_setter(nb::sig("def value(self, value: ArrayLike) -> None")),
           "The value, a Tensor that steps change in place. Setting it copies an array of the same shape.")
       .def_prop_ro(
           "gradient",
@@ -202,6 +203,7 @@ void bind_parameter(nb::module_& m) {
           "The gradient of the last minibatch that was differentiated, as a new Tensor of the parameter's shape; zero "
           "where the loss does not depend on the parameter.")
       .def_prop_ro("gradient_rows", &gradient_rows,
+                   nb::for_getter(nb::sig("def gradient_rows(self) -> tuple[IntTensor, Tensor] | None")),
                    "The gradient of a table that was only looked up: the numbers of the rows that were, ascending "
                    "(IntTensor), and their gradients (Tensor). None for other gradients.")
       .def_prop_rw(
@@ -227,9 +229,12 @@ void bind_parameters(nb::module_& m) {
             ParametersOptions options{.non_finite = non_finite_of(non_finite), .name = std::move(name)};
             new (self) Handle{std::make_shared<ParametersObject>(use.device(), seed, std::move(options))};
           },
-          "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail")
-      .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot")
-      .def("add", &add_value, "name"_a, "value"_a)
+          "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail",
+          nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
+                  "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
+      .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
+           nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"))
+      .def("add", &add_value, "name"_a, "value"_a, nb::sig("def add(self, name: str, value: ArrayLike) -> Parameter"))
       .def_prop_ro("name", [](const Handle& of) { return of.shared->parameters.name(); })
       .def_prop_ro("device", [](const Handle& of) { return Device(of.shared->parameters.device()); })
       .def("__len__", [](const Handle& of) { return of.shared->parameters.size(); })
@@ -239,7 +244,7 @@ void bind_parameters(nb::module_& m) {
             return in_turn(of.shared, [&](Parameters& set) { return ParameterObject{of.shared, set.find(name)}; });
           },
           "name"_a)
-      .def("_all", &all_of)
+      .def("_all", &all_of, nb::sig("def _all(self) -> list[Parameter]"))
       .def(
           "sgd",
           [](const Handle& of, double rate, double decay) {
@@ -288,7 +293,7 @@ void bind_parameters(nb::module_& m) {
           nb::for_setter(nb::arg("number")),
           "The number of minibatches that were computed for training; dropout depends on it.")
       .def(
-          "skipped_steps", &skipped_steps,
+          "skipped_steps", &skipped_steps, nb::sig("def skipped_steps(self) -> SkippedSteps"),
           "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
           "the numbers and reasons of the 'last' ones.");
 }
