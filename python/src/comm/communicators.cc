@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ops/arrays.h"
+#include "windrow/comm/internal/member.h"
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"
 
@@ -22,9 +23,10 @@ namespace {
 
 /// MPI of this process, and its groups that Python holds.
 struct World {
-  explicit World(std::unique_ptr<MpiWorld> of) : world(std::move(of)) {}
+  explicit World(std::unique_ptr<MpiWorld> of) : world(std::move(of)), rank(world->rank()), size(world->size()) {}
 
   std::unique_ptr<MpiWorld> world;  // null once it is closed
+  const int rank, size;
   std::vector<std::weak_ptr<Member>> members;
 };
 using SharedWorld = std::shared_ptr<World>;
@@ -44,6 +46,10 @@ std::vector<SharedWorld>& worlds() {
 
 void close(const SharedWorld& of) {
   std::erase(worlds(), of);
+  for (const std::weak_ptr<Member>& each : of->members) {
+    // Tells the others that no call will follow, though handles may live on.
+    if (const SharedMember member = each.lock()) member->communicator.member()->leave();
+  }
   std::unique_ptr<MpiWorld> ending = std::move(of->world);
   const WithoutGil without_gil;
   ending.reset();  // waits for other processes
@@ -53,7 +59,9 @@ void close(const SharedWorld& of) {
 void end_mpi(const std::optional<std::string>& why) {
   for (const SharedWorld& one : std::vector(worlds())) {
     for (const std::weak_ptr<Member>& each : one->members) {
-      if (const SharedMember member = each.lock(); member != nullptr && why) member->communicator.abort(*why);
+      if (const SharedMember member = each.lock(); member != nullptr && why) {
+        member->communicator.abort("rank " + std::to_string(member->communicator.rank()) + ": " + *why);
+      }
     }
     close(one);
   }
@@ -227,9 +235,9 @@ void bind_communicators(nb::module_& m) {
           },
           "address"_a = nb::none(), "patience"_a = 600.0)
       .def_prop_ro(
-          "rank", [](const WorldObject& of) { return open(*of.world).rank(); }, "The number of this process, from 0.")
+          "rank", [](const WorldObject& of) { return of.world->rank; }, "The number of this process, from 0.")
       .def_prop_ro(
-          "size", [](const WorldObject& of) { return open(*of.world).size(); }, "The number of processes.")
+          "size", [](const WorldObject& of) { return of.world->size; }, "The number of processes.")
       .def(
           "group",
           [](const WorldObject& of, const Device* device, std::optional<double> patience) {
