@@ -2,7 +2,10 @@
 mpirun, no MPI in the build, or no mpi4py."""
 
 import importlib.util
+import os
 import shutil
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -228,22 +231,26 @@ if world.rank == 0:
 """
 
 
-@pytest.fixture
-def run_processes(run_python):
-    """Runs the program above in two processes."""
+@pytest.fixture(scope="module")
+def mpirun():
+    """The program, where processes can use MPI."""
     if MPIRUN is None:
         pytest.skip("there is no mpirun")
+    code = "import windrow; windrow.MpiWorld()"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | OF_PROCESSES, capture_output=True, text=True)
+    if "MPI cannot be used" in done.stderr:
+        pytest.skip("the build has no MPI")
+    return MPIRUN
+
+
+@pytest.fixture
+def run_processes(mpirun, run_python):
+    """Runs the program above in two processes."""
 
     def run(before="", communicator="", after="", **how):
         code = PROGRAM.format(tests=__file__.rpartition("/")[0], before=before, communicator=communicator, after=after)
-        return run_python(code, before=[MPIRUN, "-n", "2"], timeout=60, **OF_PROCESSES, **how)
+        return run_python(code, before=[mpirun, "-n", "2"], timeout=60, **OF_PROCESSES, **how)
 
-    try:
-        run_python("import windrow\nwindrow.MpiWorld()", **OF_PROCESSES)
-    except AssertionError as error:
-        if "MPI cannot be used" in str(error):
-            pytest.skip("the build has no MPI")
-        raise
     return run
 
 
@@ -281,7 +288,7 @@ def test_a_process_that_ends_early_is_named(run_processes):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
-def test_mpi_with_too_few_threads_is_refused(run_processes, run_python):
+def test_mpi_with_too_few_threads_is_refused(mpirun, run_python):
     code = """
     import mpi4py
     mpi4py.rc.thread_level = "funneled"
