@@ -170,8 +170,7 @@ int cancel(MpiRequest** request) {
 
 int finalize(MpiGroup* world) { return own ? MPI_Finalize() : release(world); }
 
-const MpiCalls calls = {
-    MpiCalls::current_version, init, finalize, text, rank, duplicate, release, begin, test, cancel};
+const MpiCalls calls = {MpiCalls::current_version, init, finalize, text, rank, duplicate, release, begin, test, cancel};
 
 }  // namespace
 

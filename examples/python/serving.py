@@ -55,7 +55,8 @@ if len(sys.argv) > 1:
 
 
 def ask(text: str) -> str:
-    return urllib.request.urlopen(f"http://localhost:{server.server_port}", text.encode()).read().decode().strip()
+    reply: bytes = urllib.request.urlopen(f"http://localhost:{server.server_port}", text.encode()).read()
+    return reply.decode().strip()
 
 
 threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal, Sequence
 
 from . import _windrow
 from ._parameters import Parameters
+from ._windrow import LearningRate
 
 if TYPE_CHECKING:
-    from ._windrow import Communicator, Device, LearningRate, Prediction
+    from ._windrow import Communicator, Device, Prediction
 
 
 class Model(_windrow.Model):
@@ -157,7 +158,7 @@ class Trainer(_windrow.Trainer):
     Args:
         model: its parameters are trained.
         optimiser: 'sgd', 'momentum', 'nesterov', 'adagrad', 'rmsprop' or 'adam'.
-        rate: the learning rate, a number or a LearningRate; the model's if None with 'sgd', otherwise PyTorch's default.
+        rate: the learning rate, a number or a LearningRate. None: the model's with 'sgd', otherwise PyTorch's default.
         minibatch: samples per minibatch.
         micro_batches: a minibatch is computed in so many parts, in the memory of the largest one.
         penalty, decay, clip_norm: as for Optimiser and AdamW.
@@ -191,7 +192,7 @@ class Trainer(_windrow.Trainer):
         super().__init__(
             model,
             optimiser,
-            rate,
+            LearningRate(rate) if isinstance(rate, (int, float)) else rate,
             minibatch=minibatch,
             micro_batches=micro_batches,
             penalty=penalty,

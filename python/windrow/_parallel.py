@@ -10,7 +10,6 @@ from . import _windrow
 from ._errors import MisuseError
 
 if TYPE_CHECKING:
-    from ._graphs import Graphs
     from ._optimisers import Optimiser
     from ._parameters import Parameters
     from ._windrow import Communicator, Device, InputGraph, Minibatch, VertexFunction
@@ -151,7 +150,7 @@ class Replicas(_windrow.Replicas):
         self.optimisers: list[Optimiser] = [optimiser(own) for own in self.parameters]
         super().__init__(function, self.parameters, self.optimisers, sharded=sharded, bucket_bytes=bucket_bytes)
 
-    def step(self, graphs: Graphs | Sequence[InputGraph]) -> list[Minibatch]:
+    def step(self, graphs: _windrow.Graphs | Sequence[InputGraph]) -> list[Minibatch]:
         """Takes a step along the gradient of all graphs, divided by their number. Pushes ops and returns.
 
         The graphs are distributed over the devices by their vertices. Returns the minibatch of each device: the loss is

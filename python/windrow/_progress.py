@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Generic, Iterable, Iterator, TypeVar
+from typing import Any, Generic, Iterable, Iterator, Sized, TypeVar
 
 _Item = TypeVar("_Item")
 
@@ -40,7 +40,9 @@ class _Line(Generic[_Item]):
 
     def set_postfix(self, **values: Any) -> None:
         """Shows values behind the count, such as the loss."""
-        texts = (f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items())
+        texts = (
+            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
+        )
         self._postfix = ", ".join(texts)
 
     def _tell(self, end: str = "") -> None:
@@ -77,7 +79,7 @@ def progress(iterable: Iterable[_Item], description: str = "", *, total: int | N
     package is installed. Since calls push ops and return, a loop runs ahead of the engine until something waits, such
     as ``minibatch.loss()``.
     """
-    if total is None and hasattr(iterable, "__len__"):
+    if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     notebook = _in_notebook()
     shown = notebook or sys.stderr.isatty()

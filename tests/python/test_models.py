@@ -14,9 +14,7 @@ import pytest
 import windrow
 from windrow import DataError, FileError, MisuseError
 
-PROGRAM = pathlib.Path(
-    os.environ.get("WINDROW_PROGRAM", pathlib.Path(windrow.__file__).parents[2] / "bin" / "windrow")
-)
+PROGRAM = pathlib.Path(os.environ.get("WINDROW_PROGRAM", pathlib.Path(windrow.__file__).parents[2] / "bin" / "windrow"))
 
 
 def program(*arguments, text=None):
@@ -100,7 +98,9 @@ def test_a_resumed_trainer_continues_with_the_same_bits(tmp_path):
 def test_python_predicts_with_what_the_program_has_trained(tmp_path):
     program("train", "listops", "--samples", 100, "--hidden", 16, "--epochs", 1, "--save", tmp_path / "run")
     texts = ["[MAX 2 9 [MIN 4 7 ] ]", "[SM 3 4 ]"]
-    told = [json.loads(line) for line in program("predict", tmp_path / "run", "--json", text="\n".join(texts)).splitlines()]
+    told = [
+        json.loads(line) for line in program("predict", tmp_path / "run", "--json", text="\n".join(texts)).splitlines()
+    ]
     model = windrow.load_model(tmp_path / "run")
     found = model.predict(texts)
     assert [p.label.name for p in found] == [one["label"] for one in told]

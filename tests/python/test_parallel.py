@@ -83,7 +83,10 @@ def test_replicas_refuse_what_does_not_fit_and_go_on():
     for call, text in [
         (lambda: windrow.Replicas(other.function, other.parameters, devices, adam), "expected on the first device"),
         (lambda: windrow.Replicas(model.function, model.parameters, [], adam), "expected on the first device"),
-        (lambda: windrow.Replicas(model.function, model.parameters, devices, lambda _: adam(other.parameters)), "an opt"),
+        (
+            lambda: windrow.Replicas(model.function, model.parameters, devices, lambda _: adam(other.parameters)),
+            "an opt",
+        ),
     ]:
         with pytest.raises(MisuseError, match=text):
             call()
@@ -140,7 +143,10 @@ def test_collectives_combine_the_tensors_of_all_members():
 
     def body(member):
         x = windrow.tensor([[member.rank + 1.0, 2.0]], member.device)
-        y, z = windrow.tensor([[float(member.rank)]], member.device), windrow.tensor([[5.0 * member.rank]], member.device)
+        y, z = (
+            windrow.tensor([[float(member.rank)]], member.device),
+            windrow.tensor([[5.0 * member.rank]], member.device),
+        )
         member.all_reduce([x, y])
         member.all_reduce(z, "max")
         all_of = member.all_gather(windrow.tensor([[float(member.rank)]], member.device))
@@ -268,7 +274,11 @@ WITH_COMMUNICATOR = pytest.param(
 )
 
 
-@pytest.mark.parametrize("before, communicator, after", [("", "", ""), WITH_MPI4PY, WITH_COMMUNICATOR])
+@pytest.mark.parametrize(
+    "before, communicator, after",
+    [("", "", ""), WITH_MPI4PY, WITH_COMMUNICATOR],
+    ids=["alone", "mpi4py", "communicator"],
+)
 def test_processes_train_as_one_does(run_processes, before, communicator, after):
     size, _, values = run_processes(before, communicator, after).partition(" ")
     _, expected = trained_alone(TreeLstm, epochs=1)

@@ -63,8 +63,7 @@ TEST(Replicas, TakeTheStepsOfOneDevice) {
     Parameters second(devices[1], model.parameters), third(devices[2], model.parameters);
     Optimiser first_steps(model.parameters, adam, fast), second_steps(second, adam, fast),
         third_steps(third, adam, fast);
-    Replicas replicas(model.function,
-                      {{model.parameters, first_steps}, {second, second_steps}, {third, third_steps}},
+    Replicas replicas(model.function, {{model.parameters, first_steps}, {second, second_steps}, {third, third_steps}},
                       {.sharded = sharded});
     const Graphs own(model.function, model.data());
     for (int step = 0; step < steps; ++step) {

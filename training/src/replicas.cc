@@ -61,8 +61,7 @@ struct Replicas::Member {
   std::optional<DataParallel> parallel;
 };
 
-Replicas::Replicas(const VertexFunction& function, const std::vector<Replica>& replicas,
-                   const ReplicasOptions& options)
+Replicas::Replicas(const VertexFunction& function, const std::vector<Replica>& replicas, const ReplicasOptions& options)
     : group_(devices_of(replicas), options.group) {
   for (const Replica& replica : replicas) {
     members_.push_back(std::unique_ptr<Member>(

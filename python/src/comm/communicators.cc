@@ -128,12 +128,12 @@ void bind_communicator(nb::module_& m) {
       m, "Communicator",
       "A member of a group, made by LocalGroup or MpiWorld.group(). A collective is called once by each member, in the "
       "same order with the same shapes; it pushes an op and returns. If it fails at one member, it fails at all: waits "
-      "for its tensors raise OpError, with a CommError as cause. If a member does not call within the group's patience, "
+      "for its tensors raise OpError, with a CommError as cause. If a member does not call within the group's "
+      "patience, "
       "the group is broken.")
       .def_prop_ro("rank", [](const CommunicatorObject& of) { return of.member->communicator.rank(); })
       .def_prop_ro(
-          "size", [](const CommunicatorObject& of) { return of.member->communicator.size(); },
-          "The number of members.")
+          "size", [](const CommunicatorObject& of) { return of.member->communicator.size(); }, "The number of members.")
       .def_prop_ro("device", [](const CommunicatorObject& of) { return Device(of.member->communicator.device()); })
       .def(
           "all_reduce",
@@ -198,7 +198,8 @@ void bind_communicators(nb::module_& m) {
         "New devices that share the host, each with worker threads of its own, for members of a group.");
   nb::class_<LocalGroupObject>(
       m, "LocalGroup",
-      "A group within this process: a sequence of communicators, one for each device. Members that wait for each other, "
+      "A group within this process: a sequence of communicators, one for each device. Members that wait for each "
+      "other, "
       "such as in DataParallel.combine(), need a thread each. `patience`: after how many seconds without a missing "
       "member the group breaks.")
       .def(

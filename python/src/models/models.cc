@@ -80,12 +80,12 @@ void bind_kinds(nb::module_& m) {
       .def_ro("name", &WorkloadKind::name)
       .def_ro("about", &WorkloadKind::about, "One line.")
       .def_ro("sample", &WorkloadKind::sample, "What a sample is.")
-      .def_ro("files", &WorkloadKind::files,
-              "The names of the training file and the validation file in a folder of data; empty if its data are always "
-              "generated.")
-      .def_prop_ro(
-          "sizes", &sizes_of, nb::sig("def sizes(self, /) -> dict[str, int]"),
-          "The sizes that can be chosen, with their presets.")
+      .def_ro(
+          "files", &WorkloadKind::files,
+          "The names of the training file and the validation file in a folder of data; empty if its data are always "
+          "generated.")
+      .def_prop_ro("sizes", &sizes_of, nb::sig("def sizes(self, /) -> dict[str, int]"),
+                   "The sizes that can be chosen, with their presets.")
       .def_ro("cells", &WorkloadKind::cells, "The cells that can be chosen; empty if there is one only.")
       .def_prop_ro(
           "switches",
@@ -149,8 +149,8 @@ void bind_models(nb::module_& m) {
           "kind", [](const ModelObject& of) { return of.workload->kind; }, nb::rv_policy::reference)
       .def(
           "_parameters",
-          [](const ModelObject& of, nb::handle type) { return new_object<ParametersHandle>(type, {of.set}); },
-          "type"_a)
+          [](const ModelObject& of, nb::handle type) { return new_object<ParametersHandle>(type, {of.set}); }, "type"_a,
+          nb::sig("def _parameters(self, type: type[Parameters]) -> typing.Any"))
       .def_prop_ro(
           "labels", [](const ModelObject& of) { return in_turn(of, [](auto& all) { return all.network->labels(); }); },
           "The names of the labels that predict() chooses from.")
@@ -170,8 +170,7 @@ void bind_models(nb::module_& m) {
           "_sample_texts",
           [](const ModelObject& of, const std::string& start, std::size_t texts, std::uint64_t seed, double temperature,
              std::size_t longest) {
-            const SamplingOptions options{
-                .texts = texts, .seed = seed, .temperature = temperature, .longest = longest};
+            const SamplingOptions options{.texts = texts, .seed = seed, .temperature = temperature, .longest = longest};
             return in_turn(of, [&](Workload& all) { return all.network->sample_texts(start, options); });
           },
           "start"_a, "texts"_a, "seed"_a, "temperature"_a, "longest"_a)

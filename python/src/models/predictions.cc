@@ -54,9 +54,8 @@ void bind_parts(nb::module_& m) {
   nb::class_<PartObject>(m, "LabelledPart", "A part of a text, such as a phrase or a word, with its label.")
       .def_ro("text", &PartObject::text)
       .def_ro("label", &PartObject::label)
-      .def("__repr__", [](const PartObject& of) {
-        return "<windrow.LabelledPart '" + of.text + "': '" + of.label.name() + "'>";
-      });
+      .def("__repr__",
+           [](const PartObject& of) { return "<windrow.LabelledPart '" + of.text + "': '" + of.label.name() + "'>"; });
   nb::class_<Prediction::Word>(m, "ParsedWord", "A word of a sentence whose dependencies a model has found.")
       .def_ro("form", &Prediction::Word::form)
       .def_ro("tag", &Prediction::Word::tag)
@@ -87,7 +86,8 @@ nb::list predictions_of(std::vector<Prediction> predictions, std::vector<std::st
 void bind_predictions(nb::module_& m) {
   bind_parts(m);
   nb::class_<PredictionObject>(
-      m, "Prediction", "What a model predicts for one text. Attributes that a model does not predict are None or empty.")
+      m, "Prediction",
+      "What a model predicts for one text. Attributes that a model does not predict are None or empty.")
       .def_prop_ro(
           "label",
           [](const PredictionObject& of) -> std::optional<LabelObject> {

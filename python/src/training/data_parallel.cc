@@ -58,8 +58,8 @@ void bind_of_members(nb::module_& m) {
           "__init__",
           [](DataParallelObject* self, const CommunicatorObject& communicator, const ParametersHandle& parameters,
              const OptimiserObject* sharded, std::size_t bucket_bytes, std::size_t part_bytes, bool bfloat16) {
-            new (self) DataParallelObject(data_parallel_of(communicator, parameters, sharded,
-                                                           options_of(bucket_bytes, part_bytes, bfloat16)));
+            new (self) DataParallelObject(
+                data_parallel_of(communicator, parameters, sharded, options_of(bucket_bytes, part_bytes, bfloat16)));
           },
           "communicator"_a, "parameters"_a, nb::kw_only(), "sharded"_a = nb::none(), "bucket_bytes"_a = 4 << 20,
           "part_bytes"_a = 1 << 20, "bfloat16"_a = false)
@@ -70,7 +70,8 @@ void bind_of_members(nb::module_& m) {
             return in_turn_of_both(of.set, of.member, [&] { return of.parallel->combine(samples, from); });
           },
           "samples"_a,
-          "Replaces the gradients of the last minibatch, whose loss is a sum over `samples` samples, by their sums over "
+          "Replaces the gradients of the last minibatch, whose loss is a sum over `samples` samples, by their sums "
+          "over "
           "all members. Returns the number of samples of all, for Optimiser.step(). Waits until the other members have "
           "called it, and for no op. A member without samples differentiates an empty minibatch first. With "
           "`accumulate`, call it only before calls of step() that take a step. Raises CommError.")
@@ -144,9 +145,9 @@ void bind_data_parallel(nb::module_& m) {
           [](ReplicasObject* self, const VertexFunction& function,
              const std::vector<const ParametersHandle*>& parameters,
              const std::vector<const OptimiserObject*>& optimisers, bool sharded, std::size_t bucket_bytes) {
-            new (self) ReplicasObject(replicas_of(
-                function, parameters, optimisers,
-                {.data_parallel = {.bucket_bytes = bucket_bytes}, .sharded = sharded}));
+            new (self)
+                ReplicasObject(replicas_of(function, parameters, optimisers,
+                                           {.data_parallel = {.bucket_bytes = bucket_bytes}, .sharded = sharded}));
           },
           "function"_a, "parameters"_a, "optimisers"_a, nb::kw_only(), "sharded"_a, "bucket_bytes"_a)
       .def("step", &step, "graphs"_a,

@@ -77,12 +77,13 @@ struct MpiOptions {
 class MpiWorld {
  public:
   /// Opens the plug-in windrow_mpi.so, and starts MPI unless the program has. Throws MisuseError if there is no plug-in
-  /// or no MPI library, if MPI was started with fewer threads or has ended, for a communicator if MPI was not started or
-  /// is another library than the plug-in's, and for times that are not positive. Without mpirun, the world has one
+  /// or no MPI library, if MPI was started with fewer threads or has ended, for a communicator if MPI was not started
+  /// or is another library than the plug-in's, and for times that are not positive. Without mpirun, the world has one
   /// member.
   explicit MpiWorld(MpiOptions options = {});
-  /// Ends MPI, if it has started it, after all calls of this process, also those whose operands are not ready yet. Waits at most `patience`
-  /// for them and for the other processes; after that, unfinished calls fail and the groups break.
+  /// Ends MPI, if it has started it, after all calls of this process, also those whose operands are not ready yet.
+  /// Waits at most `patience` for them and for the other processes; after that, unfinished calls fail and the groups
+  /// break.
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;

@@ -48,8 +48,9 @@ struct Replica {
 /// An owner; must end before the parameters and optimisers.
 class Replicas {
  public:
-  /// Copies the values of the first replica to the others. Throws MisuseError without replicas, and as Runner, LocalGroup
-  /// and DataParallel do: the first replica is the set that the function uses, and the others are replicas of it.
+  /// Copies the values of the first replica to the others. Throws MisuseError without replicas, and as Runner,
+  /// LocalGroup and DataParallel do: the first replica is the set that the function uses, and the others are replicas
+  /// of it.
   Replicas(const VertexFunction& function, const std::vector<Replica>& replicas, const ReplicasOptions& options = {});
   ~Replicas();
   Replicas(const Replicas&) = delete;
@@ -59,8 +60,7 @@ class Replicas {
   /// Takes a step along the gradient of the loss of all graphs, divided by their number. Returns the minibatch of each
   /// device: the loss is the sum of theirs. Throws MisuseError for 0 graphs, and as Runner::differentiate(),
   /// DataParallel::combine() and Optimiser::step() do.
-  std::vector<Minibatch> step(const InputGraphs& graphs,
-                              std::source_location from = std::source_location::current());
+  std::vector<Minibatch> step(const InputGraphs& graphs, std::source_location from = std::source_location::current());
 
  private:
   struct Member;
