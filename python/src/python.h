@@ -238,5 +238,10 @@ void bind_schedule(nb::module_& m);
 void bind_optimisers(nb::module_& m);
 void bind_checkpoints(nb::module_& m);
 void bind_datasets(nb::module_& m);
+void bind_communicators(nb::module_& m);
+void bind_data_parallel(nb::module_& m);
+void bind_predictions(nb::module_& m);
+void bind_models(nb::module_& m);
+void bind_trainer(nb::module_& m);
 
 }  // namespace windrow::python

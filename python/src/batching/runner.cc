@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "batching/graphs.h"
+#include "batching/minibatch.h"
 #include "batching/parameters.h"
 #include "ops/arrays.h"
 
@@ -17,13 +18,6 @@ struct RunnerObject {
   std::vector<SharedParameters> sets;
   Device device;
   std::unique_ptr<Runner> runner;
-};
-
-/// A minibatch, with the sets of its runner.
-struct MinibatchObject {
-  std::vector<SharedParameters> sets;
-  Device device;
-  Minibatch minibatch;
 };
 
 std::vector<SharedParameters> sets_of(nb::handle parameters) {

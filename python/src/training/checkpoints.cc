@@ -1,8 +1,8 @@
 // Checkpoints: the same files as those of C++ programs.
+#include "training/checkpoints.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
-
-#include <mutex>
 
 #include "batching/graphs.h"
 #include "ops/arrays.h"
@@ -11,12 +11,6 @@
 
 namespace windrow::python {
 namespace {
-
-/// A writer, whose calls must not overlap. Their order is that of the mutex.
-struct WriterObject {
-  CheckpointWriter writer;
-  std::mutex mutex;
-};
 
 nb::object object_of(const RecordValue& value);
 
