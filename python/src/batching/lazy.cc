@@ -94,7 +94,7 @@ PyType_Slot lazy_graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(trave
                                   {Py_tp_clear, reinterpret_cast<void*>(clear_lazy_graph)},
                                   {0, nullptr}};
 
-/// The terms of a list, which is not empty. For others, lets nanobind try the functions of expressions.
+/// The terms of a list. For others, lets nanobind try the functions of expressions.
 std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
   std::vector<LazyExpr> all;
   for (const nb::handle term : list) {
@@ -104,6 +104,11 @@ std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
     use = value.use();
     all.push_back(value.get());
   }
+  return all;
+}
+/// The same for a list that tells the graph: lets nanobind try them for an empty one, too.
+std::vector<LazyExpr> first_terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
+  std::vector<LazyExpr> all = terms_of(list, use);
   if (all.empty()) throw nb::next_overload();
   return all;
 }
@@ -145,7 +150,7 @@ void bind_functions(nb::module_& m) {
         name,
         [function](const nb::list& terms) {
           std::shared_ptr<LazyUse> use;
-          LazyExpr result = function(terms_of(terms, use), calling_line());
+          LazyExpr result = function(first_terms_of(terms, use), calling_line());
           return LazyObject(std::move(result), use);
         },
         nb::arg("terms"), nb::sig(("def " + std::string(name) + "(terms: list[LazyExpr]) -> LazyExpr").c_str()));
@@ -161,7 +166,7 @@ void bind_functions(nb::module_& m) {
       [](const nb::list& terms) {
         std::shared_ptr<LazyUse> use;
         nb::list made;
-        for (LazyExpr& one : softmax(terms_of(terms, use), calling_line())) {
+        for (LazyExpr& one : softmax(first_terms_of(terms, use), calling_line())) {
           made.append(nb::cast(LazyObject(std::move(one), use)));
         }
         return made;
@@ -171,7 +176,7 @@ void bind_functions(nb::module_& m) {
       "weighted_sum",
       [](const nb::list& weights, const nb::list& values) {
         std::shared_ptr<LazyUse> use;
-        LazyExpr result = weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line());
+        LazyExpr result = weighted_sum(first_terms_of(weights, use), terms_of(values, use), calling_line());
         return LazyObject(std::move(result), use);
       },
       nb::arg("weights"), nb::arg("values"),

@@ -79,28 +79,31 @@ nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::
   std::shared_ptr<LazyUse> use = use_of_any(arguments);
   if (use == nullptr) use = use_of_any(listed);
   if (use == nullptr) {
-    throw MisuseError("cell '" + self.name +
-                      "': a call without an expression or index, which tell the graph; expected one, such as "
+    throw MisuseError(self.name +
+                      ": a call without an expression or index, which tell the graph; expected one, such as "
                       "graph.zeros(width) in place of None");
   }
   use->require_free();
-  if (use->graph == nullptr) throw MisuseError("cell '" + self.name + "': an operand of a lazy graph that is gone");
+  if (use->graph == nullptr) throw MisuseError(self.name + ": an expression of a lazy graph that is gone");
   const auto known = use->graph->cells.find(self.number);
   // If the body runs, it does so before operands are read, since other threads may run meanwhile.
   const LazyCell& cell = known != use->graph->cells.end() ? known->second.cell : add_cell(*use->graph, self);
 
+  static const LazyExpr none;
   std::vector<lazy::OperandRef> operands;
   std::vector<LazyIndex> indices;
   for (const nb::handle argument : arguments) {
-    if (nb::isinstance<LazyIndexObject>(argument)) {
+    if (nb::isinstance<LazyObject>(argument)) {
+      operands.emplace_back(nb::inst_ptr<LazyObject>(argument)->get(), line);
+    } else if (nb::isinstance<LazyIndexObject>(argument)) {
       indices.push_back(nb::inst_ptr<LazyIndexObject>(argument)->get());
-      continue;
+    } else if (argument.is_none()) {
+      operands.emplace_back(none, line);
+    } else {
+      throw nb::type_error((self.name + ": an operand of type " + nb::type_name(argument.type()).c_str() +
+                            "; expected lazy expressions, indices and None; graph.parameter(w) makes an expression")
+                               .c_str());
     }
-    LazyArgument operand;
-    if (!operand.set(argument)) {
-      throw nb::type_error("the call of a cell takes lazy expressions, None, parameters and indices");
-    }
-    operands.push_back(operand.at(line));
   }
   std::vector<LazyExpr> elements;
   for (const nb::object& element : listed) elements.push_back(nb::cast<LazyObject&>(element).get());
@@ -149,7 +152,7 @@ void bind_cells(nb::module_& m) {
            nb::sig("def __init__(self, name: str, body: Callable[[CellBody], object]) -> None"))
       .def_ro("name", &LazyCellObject::name)
       .def("__call__", &call_cell, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
-           nb::sig("def __call__(self, *operands: LazyExpr | LazyWeight | Parameter | LazyIndex | None, "
+           nb::sig("def __call__(self, *operands: LazyExpr | LazyIndex | None, "
                    "list: Iterable[LazyExpr] | None = None) -> Any"),
            "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
            "that each() reads. Returns one expression, or a tuple.");
