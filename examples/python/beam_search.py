@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
 
 import windrow
 
-H, END = 32, 0  # the mark before and after each word; letters count from 1
+H, MARK = 32, 0  # the mark before and after a word; letters count from 1
 WORDS = ["eins", "eins", "eins", "eins", "elf", "elf", "zwei", "zehn"]
-
 parameters = windrow.Parameters(seed=1)
 letters = parameters.add("letters", 27, H, windrow.init.normal(0, 1))
 w, out = parameters.add("w", 2 * H, H), parameters.add("out", H, 27)
-State = Optional[windrow.LazyExpr]  # None counts as zero
 
 
 @windrow.cell
-def step(cell: windrow.CellBody) -> None:
+def step(cell: windrow.CellBody) -> None:  # a letter after a state: the next state, and log-probabilities of letters
     state = windrow.tanh(windrow.concat([cell.operand(H), windrow.embedding(letters, cell.index())]) @ w)
     cell.result(state)
-    cell.result(windrow.log_softmax(state @ out))  # of the next letter
+    cell.result(windrow.log_softmax(state @ out))
 
 
-def numbers(word: str) -> list[int]:
-    return [END, *(ord(letter) - 96 for letter in word)]
+def read(graph: windrow.LazyGraph, word: str) -> list[tuple[windrow.LazyExpr, windrow.LazyExpr]]:
+    """The results of all steps, of the mark and of each letter."""
+    steps = [step(None, graph.index(MARK))]
+    for letter in word:
+        steps.append(step(steps[-1][0], graph.index(ord(letter) - 96)))
+    return steps
 
 
 training = windrow.LazyGraph(parameters)
@@ -32,37 +33,28 @@ optimiser = windrow.Adam(parameters, 0.01)
 for _ in range(150):
     losses = []
     for word in WORDS:
-        state: State = None
-        for letter, following in zip(numbers(word), [*numbers(word)[1:], END]):
-            state, scores = step(state, training.index(letter))
-            losses.append(-windrow.pick(scores, training.index(following)))
+        following = [ord(letter) - 96 for letter in word] + [MARK]
+        losses += [-windrow.pick(row, training.index(i)) for (_, row), i in zip(read(training, word), following)]
     training.backward(losses)
     optimiser.step(len(WORDS))
     training.clear()
 
-graph = windrow.LazyGraph(parameters, training=False)
 
-
-async def complete(prefix: str, width: int) -> list[tuple[float, str]]:
-    """The most probable words that begin so, and the logarithms of their probabilities."""
-    state: State = None
-    for letter in numbers(prefix)[:-1]:
-        state, _ = step(state, graph.index(letter))
-    beam, ended = [(0.0, prefix, state)], []
-    while beam and len(ended) < width:
-        steps = [step(state, graph.index(numbers(word)[-1])) for _, word, state in beam]
-        rows = [await windrow.value(scores) for _, scores in steps]  # computes those of all samples that wait
-        continued = [
-            (total + row[letter], word + chr(96 + letter) if letter else word, letter, state)
-            for (total, word, _), (state, _), row in zip(beam, steps, rows)
-            for letter in range(27)
-        ]
-        best = sorted(continued, key=lambda one: -one[0])[: width - len(ended)]
-        ended += [(total, word) for total, word, letter, _ in best if letter == END]
-        beam = [(total, word, state) for total, word, letter, state in best if letter != END]
+async def complete(graph: windrow.LazyGraph, prefix: str, width: int) -> list[tuple[float, str]]:
+    """The most probable words that begin so, with the logarithms of their probabilities."""
+    beam, ended = [(0.0, prefix, read(graph, prefix)[-1])], []
+    while beam:
+        candidates = []
+        for total, word, (state, row) in beam:
+            of_letters = await windrow.value(row)  # computes the steps of all beams of all samples
+            candidates += [(total + of_letters[letter], word, letter, state) for letter in range(27)]
+        best = sorted(candidates, key=lambda one: -one[0])[: width - len(ended)]
+        ended += [(total, word) for total, word, letter, _ in best if letter == MARK]
+        going_on = [one for one in best if one[2] != MARK]
+        beam = [(total, word + chr(96 + i), step(state, graph.index(i))) for total, word, i, state in going_on]
     return sorted(ended, reverse=True)
 
 
-for found in graph.run(complete(prefix, width=2) for prefix in ("e", "z", "el")):
-    print(", ".join(f"{word} {math.exp(total):.2f}" for total, word in found))
-print(f"{graph.stats().flushes} flushes")
+graph = windrow.LazyGraph(parameters, training=False)
+for words in graph.run(complete(graph, prefix, width=2) for prefix in ("", "e", "z")):
+    print(", ".join(f"{word} {math.exp(total):.2f}" for total, word in words))

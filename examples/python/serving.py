@@ -16,32 +16,25 @@ from threading import Thread
 import windrow
 
 model = windrow.load_model(sys.argv[1])
-waiting: SimpleQueue[tuple[str, Future[str]]] = SimpleQueue()
+waiting: SimpleQueue[tuple[str, Future[tuple[int, str]]]] = SimpleQueue()
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode(errors="replace")
-        reply: Future[str] = Future()
+        reply: Future[tuple[int, str]] = Future()
         waiting.put((text, reply))
-        error = reply.exception()  # waits
-        self.send_response(400 if error else 200)
+        status, answer = reply.result()
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(f"{error or reply.result()}\n".encode())
+        self.wfile.write(f"{answer}\n".encode())
 
 
-def answer(batch: list[tuple[str, Future[str]]]) -> None:
+def predict(texts: list[str]) -> list[tuple[int, str]]:
     try:
-        predictions = model.predict([text for text, _ in batch])
-    except windrow.DataError as error:  # a text that cannot be read; it does not fail the others
-        if len(batch) == 1:
-            batch[0][1].set_exception(error)
-        else:
-            for one in batch:
-                answer([one])
-    else:
-        for prediction, (_, reply) in zip(predictions, batch):
-            reply.set_result(str(prediction.label and prediction.label.name))
+        return [(200, str(prediction.label and prediction.label.name)) for prediction in model.predict(texts)]
+    except windrow.DataError as error:  # a text that cannot be read does not fail the others
+        return [(400, str(error))] if len(texts) == 1 else [predict([text])[0] for text in texts]
 
 
 Thread(target=ThreadingHTTPServer(("localhost", int(sys.argv[2])), Handler).serve_forever, daemon=True).start()
@@ -49,4 +42,5 @@ while True:
     batch = [waiting.get()]
     while len(batch) < 64 and not waiting.empty():
         batch.append(waiting.get())
-    answer(batch)
+    for (_, reply), answer in zip(batch, predict([text for text, _ in batch])):
+        reply.set_result(answer)

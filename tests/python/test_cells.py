@@ -105,7 +105,9 @@ def test_calls_that_do_not_fit(parameters, step):
     with pytest.raises(windrow.MisuseError, match="^step: "):
         step(graph.zeros(H), graph.zeros(H + 1))
     for wrong in ("x", 3, windrow.full(1, H, 0.0), row, row * 2):
-        with pytest.raises(TypeError, match="^step: an operand of type .*; expected lazy expressions, indices and None"):
+        with pytest.raises(
+            TypeError, match="^step: an operand of type .*; expected lazy expressions, indices and None"
+        ):
             step(graph.zeros(H), wrong)
     with pytest.raises(TypeError):
         step(graph.zeros(H), None, list=[3])
