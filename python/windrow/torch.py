@@ -73,15 +73,23 @@ class Module(torch.nn.Module):
             self.register_parameter(parameter.name.replace(".", "_"), shared)
             self._shared.append((parameter, shared))
 
-    def forward(self, graphs: Graphs, **given: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
+    def forward(
+        self, graphs: Graphs, **given: torch.Tensor | tuple[torch.Tensor, Any]
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
         """Computes the outputs of these graphs.
 
         ``given`` holds the tensors that vertices pull by name (Vertex.pull_row): (vertices, width), a row for each
-        vertex in the order of graphs and vertices. Returns a tensor (vertices, width) for each output: a dict by
-        name, or the tensor itself if the module was made with one name.
+        vertex in the order of graphs and vertices; or a tuple of a tensor and the row that each vertex pulls, integers
+        (vertices,). Returns a tensor (vertices, width) for each output: a dict by name, or the tensor itself if the
+        module was made with one name.
         """
-        names = list(given)
-        results = _Function.apply(self, graphs, names, *given.values(), *(shared for _, shared in self._shared))
+        names, tensors, rows = [], [], []
+        for name, value in given.items():
+            tensor, row_of = value if isinstance(value, tuple) else (value, None)
+            names.append(name)
+            tensors.append(tensor)
+            rows.append(row_of)
+        results = _Function.apply(self, graphs, names, rows, *tensors, *(shared for _, shared in self._shared))
         return results[0] if self._single else dict(zip(self.outputs, results))
 
     def _wait_for_parameters(self) -> None:
@@ -105,8 +113,13 @@ class _Function(torch.autograd.Function):
     """The call of a module, as an operation of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, module: Module, graphs: Graphs, names: list[str], *tensors: torch.Tensor) -> Any:
-        given = {name: _windrow_tensor(name, tensor) for name, tensor in zip(names, tensors)}
+    def forward(
+        ctx: Any, module: Module, graphs: Graphs, names: list[str], rows: list[Any], *tensors: torch.Tensor
+    ) -> Any:
+        given: dict[str, Any] = {}
+        for name, row_of, tensor in zip(names, rows, tensors):
+            made = _windrow_tensor(name, tensor)
+            given[name] = made if row_of is None else (made, row_of)
         runner = module._runner
         if any(ctx.needs_input_grad):
             minibatch = runner.record(graphs, module.outputs, given)
@@ -128,8 +141,8 @@ class _Function(torch.autograd.Function):
             minibatch,
             {name: _windrow_tensor(name, gradient) for name, gradient in zip(module.outputs, gradients)},
         )
-        result: list[Any] = [None, None, None]
-        needed = ctx.needs_input_grad[3:]
+        result: list[Any] = [None, None, None, None]
+        needed = ctx.needs_input_grad[4:]
         for name, needs, dtype in zip(ctx.names, needed, ctx.types):
             result.append(torch.from_dlpack(minibatch.gradient(name)).to(dtype) if needs else None)
         for (parameter, _), needs in zip(module._shared, needed[len(ctx.names) :]):
