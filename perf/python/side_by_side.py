@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import platform
 import statistics
@@ -17,6 +18,8 @@ class Figures:
         self.processor: dict[str, list[float]] = {name: [] for name in variants}
         for run in variants.values():  # warms up memory, plans and caches
             run()
+        gc.collect()
+        gc.freeze()  # what was made before counts for no variant
         names = list(variants)
         for repetition in range(repetitions):
             first = repetition % len(names)
@@ -25,15 +28,16 @@ class Figures:
                 variants[name]()
                 self.elapsed[name].append(1e3 * (time.perf_counter() - elapsed))
                 self.processor[name].append(1e3 * (time.process_time() - processor))
+        gc.unfreeze()
 
-    def print(self, title: str, ours: str, per_run: int) -> None:
+    def print(self, title: str, base: str, per_run: int) -> None:
         """Writes a row for each variant; ratios are medians of the ratios within repetitions."""
-        print(f"{title}: ms a step, {len(self.elapsed[ours])} repetitions of {per_run} steps, {machine()}")
+        print(f"{title}: ms a step, {len(self.elapsed[base])} repetitions of {per_run} steps, {machine()}")
         for name in self.elapsed:
             row = f"  {name:32}"
             for what, runs in ("elapsed", self.elapsed), ("processor", self.processor):
                 middle, least = statistics.median(runs[name]) / per_run, min(runs[name]) / per_run
-                ratio = statistics.median(other / own for other, own in zip(runs[name], runs[ours]))
+                ratio = statistics.median(other / own for other, own in zip(runs[name], runs[base]))
                 row += f" {what} {middle:8.2f} (least {least:8.2f}) = {ratio:5.2f} x;"
             print(row[:-1], flush=True)
 

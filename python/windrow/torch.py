@@ -21,7 +21,7 @@ parameters and to the tensors that vertices pull.
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Iterable, Sequence
 
 import torch
 
@@ -34,11 +34,14 @@ from ._runner import Runner
 
 def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
     """The tensor in windrow: its memory where the layout allows, otherwise a copy."""
-    if given.dtype != torch.float32:
-        given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
     if given.dim() != 2:
         raise MisuseError(f"'{name}' has shape {tuple(given.shape)}; expected (rows, width)")
-    return _windrow.from_dlpack(given.detach().contiguous())
+    if given.device.type != "cpu":
+        raise MisuseError(f"'{name}' is on {given.device}; expected cpu, on which a windrow.torch.Module computes")
+    given = given.detach()
+    if given.dtype != torch.float32:
+        given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
+    return _windrow.from_dlpack(given.contiguous())
 
 
 class Module(torch.nn.Module):
@@ -52,7 +55,8 @@ class Module(torch.nn.Module):
 
     The module computes on the host, in float32: inputs of other types are converted, also under torch.autocast, and
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
-    thread at a time.
+    thread at a time. Each process computes with its own module: copies and pickles are refused, since the graphs belong
+    to this vertex function. Save state_dict() instead.
     """
 
     def __init__(
@@ -66,8 +70,9 @@ class Module(torch.nn.Module):
         self.function = function
         self.outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         self._single = isinstance(outputs, str)
+        self._parameters_of_function = parameters
         self._runner = Runner(function, parameters, **options)
-        self._shared = []
+        self._shared: list[tuple[_windrow.Parameter, torch.nn.Parameter]] = []
         for parameter in parameters:
             shared = torch.nn.Parameter(torch.from_dlpack(parameter.value), requires_grad=not parameter.frozen)
             self.register_parameter(parameter.name.replace(".", "_"), shared)
@@ -83,20 +88,14 @@ class Module(torch.nn.Module):
         (vertices,). Returns a tensor (vertices, width) for each output: a dict by name, or the tensor itself if the
         module was made with one name.
         """
-        names, tensors, rows = [], [], []
-        for name, value in given.items():
+        tensors, rows = [], []
+        for value in given.values():
             tensor, row_of = value if isinstance(value, tuple) else (value, None)
-            names.append(name)
             tensors.append(tensor)
             rows.append(row_of)
-        results = _Function.apply(self, graphs, names, rows, *tensors, *(shared for _, shared in self._shared))
+        call = _Call(self, graphs, list(given), rows)
+        results = _Function.apply(call, *tensors, *(shared for _, shared in self._shared))
         return results[0] if self._single else dict(zip(self.outputs, results))
-
-    def _wait_for_parameters(self) -> None:
-        """Waits for all ops that use the parameters, since torch's optimisers write them."""
-        for parameter, _ in self._shared:
-            with parameter.value.edit():
-                pass
 
     def _apply(self, function: Any, recurse: bool = True) -> Module:
         for _, shared in self._shared:
@@ -108,44 +107,80 @@ class Module(torch.nn.Module):
                 )
         return self
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise MisuseError(
+            "a windrow.torch.Module cannot be copied or pickled, since its graphs belong to its vertex function; "
+            "expected state_dict(), and load_state_dict() of another module"
+        )
+
+
+class _Call:
+    """A call of a module, from forward() to the last backward()."""
+
+    def __init__(self, module: Module, graphs: Graphs, names: list[str], rows: list[Any]) -> None:
+        self.module, self.graphs, self.names, self.rows = module, graphs, names, rows
+        self.minibatch: _windrow.Minibatch | None = None
+        self.number = 0  # of the minibatch, on which dropout depends
+
+    def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, row_of, tensor in zip(self.names, self.rows, tensors):
+            made = _windrow_tensor(name, tensor)
+            result[name] = made if row_of is None else (made, row_of)
+        return result
+
+    def record(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
+        return self.module._runner.record(self.graphs, self.module.outputs, self.given(tensors))
+
+    def record_again(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
+        parameters = self.module._parameters_of_function
+        now, parameters.minibatches = parameters.minibatches, self.number
+        try:
+            return self.record(tensors)
+        finally:
+            parameters.minibatches = now
+
 
 class _Function(torch.autograd.Function):
-    """The call of a module, as an operation of autograd."""
+    """The call of a module, as an operation of autograd. Tensors: those given, then the parameters."""
 
     @staticmethod
-    def forward(
-        ctx: Any, module: Module, graphs: Graphs, names: list[str], rows: list[Any], *tensors: torch.Tensor
-    ) -> Any:
-        given: dict[str, Any] = {}
-        for name, row_of, tensor in zip(names, rows, tensors):
-            made = _windrow_tensor(name, tensor)
-            given[name] = made if row_of is None else (made, row_of)
-        runner = module._runner
+    def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> Any:
+        module = call.module
         if any(ctx.needs_input_grad):
-            minibatch = runner.record(graphs, module.outputs, given)
+            call.number = module._parameters_of_function.minibatches
+            minibatch = call.minibatch = call.record(tensors)
+            ctx.call = call
+            ctx.save_for_backward(*tensors)
         else:
-            minibatch = runner.run(graphs, given)
-        ctx.module, ctx.minibatch, ctx.names = module, minibatch, names
-        ctx.again = lambda: runner.record(graphs, module.outputs, given)
-        ctx.types = [tensor.dtype for tensor in tensors]
-        results = tuple(torch.from_dlpack(minibatch.output(name)) for name in module.outputs)
-        module._wait_for_parameters()
-        return results
+            minibatch = module._runner.run(call.graphs, call.given(tensors))
+        # All ops are pushed before the first wait.
+        results = [minibatch.output(name) for name in module.outputs]
+        exchanged = tuple(map(torch.from_dlpack, results))
+        module._parameters_of_function._wait()  # torch may write them now
+        return exchanged
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        module = ctx.module
-        minibatch, ctx.minibatch = ctx.minibatch or ctx.again(), None  # with retain_graph, torch comes here again
+        call: _Call = ctx.call
+        module = call.module
+        tensors = ctx.saved_tensors  # raises an error if one was changed since forward()
+        minibatch, call.minibatch = call.minibatch, None
+        if minibatch is None:  # with retain_graph, torch comes here again
+            minibatch = call.record_again(tensors)
         module._runner.backward(
             minibatch,
             {name: _windrow_tensor(name, gradient) for name, gradient in zip(module.outputs, gradients)},
         )
-        result: list[Any] = [None, None, None, None]
-        needed = ctx.needs_input_grad[4:]
-        for name, needs, dtype in zip(ctx.names, needed, ctx.types):
-            result.append(torch.from_dlpack(minibatch.gradient(name)).to(dtype) if needs else None)
-        for (parameter, _), needs in zip(module._shared, needed[len(ctx.names) :]):
-            result.append(torch.from_dlpack(parameter.gradient) if needs else None)
-        module._wait_for_parameters()
-        return tuple(result)
+        needed = ctx.needs_input_grad[1:]
+        given = len(call.names)
+        # All ops are pushed before the first wait.
+        made = [minibatch.gradient(name) if needs else None for name, needs in zip(call.names, needed)]
+        made += [parameter.gradient if needs else None for (parameter, _), needs in zip(module._shared, needed[given:])]
+        result = [None if gradient is None else torch.from_dlpack(gradient) for gradient in made]
+        module._parameters_of_function._wait()  # torch may write them now
+        return None, *(
+            x if x is None or tensor.dtype == torch.float32 else x.to(tensor.dtype)
+            for x, tensor in zip(result, tensors)
+        )
