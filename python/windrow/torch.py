@@ -21,7 +21,8 @@ parameters and to the tensors that vertices pull.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+import weakref
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import torch
 
@@ -44,19 +45,28 @@ def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
     return _windrow.from_dlpack(given.contiguous())
 
 
+_made: weakref.WeakKeyDictionary[Parameters, dict[str, torch.nn.Parameter]] = weakref.WeakKeyDictionary()
+"""The torch parameters of a set, which all its modules share, as tied weights do."""
+
+
 class Module(torch.nn.Module):
     """A vertex function as a module of PyTorch.
 
     Args:
         function: the vertex function. It needs no loss: torch computes it from the outputs.
-        parameters: its windrow.Parameters.
+        parameters: its windrow.Parameters. Modules of one set share their torch parameters.
         outputs: the name of an output that the function pushes, or several.
-        options: those of windrow.Runner.
+        options: those of windrow.Runner. If all ops run on one core, ``groups=1, op_flops=100_000_000`` are fastest.
 
     The module computes on the host, in float32: inputs of other types are converted, also under torch.autocast, and
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
-    thread at a time. Each process computes with its own module: copies and pickles are refused, since the graphs belong
-    to this vertex function. Save state_dict() instead.
+    thread at a time.
+
+    Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
+    its function has dropout.
+
+    A module cannot be copied or pickled, since its graphs belong to its vertex function: save state_dict() instead. Its
+    parameters cannot be replaced, as by torch.func.functional_call or load_state_dict(assign=True).
     """
 
     def __init__(
@@ -70,13 +80,23 @@ class Module(torch.nn.Module):
         self.function = function
         self.outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         self._single = isinstance(outputs, str)
-        self._parameters_of_function = parameters
+        self._set = parameters
         self._runner = Runner(function, parameters, **options)
-        self._shared: list[tuple[_windrow.Parameter, torch.nn.Parameter]] = []
+        self._shared: list[_Shared] = []
+        made = _made.setdefault(parameters, {})
         for parameter in parameters:
-            shared = torch.nn.Parameter(torch.from_dlpack(parameter.value), requires_grad=not parameter.frozen)
-            self.register_parameter(parameter.name.replace(".", "_"), shared)
-            self._shared.append((parameter, shared))
+            name = parameter.name.replace(".", "_")
+            if hasattr(self, name):
+                raise MisuseError(
+                    f"parameter '{parameter.name}' of a windrow.torch.Module: the module has another '{name}'; expected "
+                    "another name"
+                )
+            if parameter.name not in made:
+                value = torch.from_dlpack(parameter.value)
+                made[parameter.name] = torch.nn.Parameter(value, requires_grad=not parameter.frozen)
+            shared = made[parameter.name]
+            self.register_parameter(name, shared)
+            self._shared.append(_Shared(name, parameter, shared, shared.data_ptr()))
 
     def forward(
         self, graphs: Graphs, **given: torch.Tensor | tuple[torch.Tensor, Any]
@@ -93,18 +113,26 @@ class Module(torch.nn.Module):
             tensor, row_of = value if isinstance(value, tuple) else (value, None)
             tensors.append(tensor)
             rows.append(row_of)
-        call = _Call(self, graphs, list(given), rows)
-        results = _Function.apply(call, *tensors, *(shared for _, shared in self._shared))
+        for shared in self._shared:
+            if self._parameters.get(shared.name) is not shared.torch or shared.torch.data_ptr() != shared.address:
+                raise MisuseError(
+                    f"parameter '{shared.name}' of a windrow.torch.Module was replaced; expected the one that was made "
+                    "with the module: copy_() values into it"
+                )
+            tensors.append(shared.torch)
+        results = _Function.apply(_Call(self, graphs, list(given), rows), *tensors)
         return results[0] if self._single else dict(zip(self.outputs, results))
 
     def _apply(self, function: Any, recurse: bool = True) -> Module:
-        for _, shared in self._shared:
-            made = function(shared.data)
-            if made.data_ptr() != shared.data_ptr() or made.dtype != shared.dtype:
-                raise MisuseError(
-                    f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay "
-                    f"{shared.dtype} on {shared.device}"
-                )
+        for shared in self._shared:
+            made = function(shared.torch.data)
+            if made.data_ptr() == shared.address and made.dtype == torch.float32:
+                continue
+            shared.torch.data = torch.from_dlpack(shared.windrow.value)  # share_memory() has moved it
+            raise MisuseError(
+                f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on cpu "
+                "as torch.float32"
+            )
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -114,12 +142,22 @@ class Module(torch.nn.Module):
         )
 
 
+class _Shared(NamedTuple):
+    """A parameter of a module, in windrow and in torch."""
+
+    name: str
+    windrow: _windrow.Parameter
+    torch: torch.nn.Parameter
+    address: int
+
+
 class _Call:
     """A call of a module, from forward() to the last backward()."""
 
     def __init__(self, module: Module, graphs: Graphs, names: list[str], rows: list[Any]) -> None:
         self.module, self.graphs, self.names, self.rows = module, graphs, names, rows
         self.minibatch: _windrow.Minibatch | None = None
+        self.recorded = False
         self.number = 0  # of the minibatch, on which dropout depends
 
     def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -133,7 +171,7 @@ class _Call:
         return self.module._runner.record(self.graphs, self.module.outputs, self.given(tensors))
 
     def record_again(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
-        parameters = self.module._parameters_of_function
+        parameters = self.module._set
         now, parameters.minibatches = parameters.minibatches, self.number
         try:
             return self.record(tensors)
@@ -147,17 +185,18 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> Any:
         module = call.module
-        if any(ctx.needs_input_grad):
-            call.number = module._parameters_of_function.minibatches
+        ctx.call = call
+        if any(ctx.needs_input_grad) and (module.training or not module.function.has_dropout):
+            call.number = module._set.minibatches
             minibatch = call.minibatch = call.record(tensors)
-            ctx.call = call
+            call.recorded = True
             ctx.save_for_backward(*tensors)
         else:
             minibatch = module._runner.run(call.graphs, call.given(tensors))
         # All ops are pushed before the first wait.
         results = [minibatch.output(name) for name in module.outputs]
         exchanged = tuple(map(torch.from_dlpack, results))
-        module._parameters_of_function._wait()  # torch may write them now
+        module._set._wait()  # torch may write them now
         return exchanged
 
     @staticmethod
@@ -165,6 +204,8 @@ class _Function(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         call: _Call = ctx.call
         module = call.module
+        if not call.recorded:
+            raise MisuseError(f"gradients of {module.function.name} after eval(), since it has dropout; expected train()")
         tensors = ctx.saved_tensors  # raises an error if one was changed since forward()
         minibatch, call.minibatch = call.minibatch, None
         if minibatch is None:  # with retain_graph, torch comes here again
@@ -177,9 +218,9 @@ class _Function(torch.autograd.Function):
         given = len(call.names)
         # All ops are pushed before the first wait.
         made = [minibatch.gradient(name) if needs else None for name, needs in zip(call.names, needed)]
-        made += [parameter.gradient if needs else None for (parameter, _), needs in zip(module._shared, needed[given:])]
+        made += [shared.windrow.gradient if needs else None for shared, needs in zip(module._shared, needed[given:])]
         result = [None if gradient is None else torch.from_dlpack(gradient) for gradient in made]
-        module._parameters_of_function._wait()  # torch may write them now
+        module._set._wait()  # torch may write them now
         return None, *(
             x if x is None or tensor.dtype == torch.float32 else x.to(tensor.dtype)
             for x, tensor in zip(result, tensors)
