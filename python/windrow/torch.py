@@ -54,7 +54,8 @@ class Module(torch.nn.Module):
 
     Args:
         function: the vertex function. It needs no loss: torch computes it from the outputs.
-        parameters: its windrow.Parameters. Modules of one set share their torch parameters.
+        parameters: its windrow.Parameters. Modules of one set share their torch parameters. A torch parameter has the
+            same name, with '_' in place of dots, and at the end if the module has another attribute of that name.
         outputs: the name of an output that the function pushes, or several.
         options: those of windrow.Runner. If all ops run on one core, ``groups=1, op_flops=100_000_000`` are fastest.
 
@@ -86,11 +87,8 @@ class Module(torch.nn.Module):
         made = _made.setdefault(parameters, {})
         for parameter in parameters:
             name = parameter.name.replace(".", "_")
-            if hasattr(self, name):
-                raise MisuseError(
-                    f"parameter '{parameter.name}' of a windrow.torch.Module: the module has another '{name}'; expected "
-                    "another name"
-                )
+            while hasattr(self, name):
+                name += "_"
             if parameter.name not in made:
                 value = torch.from_dlpack(parameter.value)
                 made[parameter.name] = torch.nn.Parameter(value, requires_grad=not parameter.frozen)
@@ -205,7 +203,9 @@ class _Function(torch.autograd.Function):
         call: _Call = ctx.call
         module = call.module
         if not call.recorded:
-            raise MisuseError(f"gradients of {module.function.name} after eval(), since it has dropout; expected train()")
+            raise MisuseError(
+                f"gradients of {module.function.name} after eval(), since it has dropout; expected train()"
+            )
         tensors = ctx.saved_tensors  # raises an error if one was changed since forward()
         minibatch, call.minibatch = call.minibatch, None
         if minibatch is None:  # with retain_graph, torch comes here again

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch_cells import D, H, TREES, graphs_of, make, plain, random_words  # noqa: E402  after the check
 
+
 def test_computes_what_torch_does_with_all_gradients():
     module, cell = make()
     words = random_words()

@@ -199,18 +199,20 @@ def test_replaced_parameters_are_errors():
         module(graphs, words=words)
 
 
-@pytest.mark.parametrize("names", [("forward",), ("a.b", "a_b"), ("training",)])
-def test_names_that_a_module_has_are_errors(names):
+def test_names_that_a_module_has_get_a_suffix():
     parameters = windrow.Parameters(seed=1)
-    for name in names:
+    for name in ("forward", "a.b", "a_b"):
         parameters.add(name, D, D)
 
     @windrow.vertex_function()
     def row(v):
-        v.push("y", v.pull_row("x", D) @ parameters[names[0]])
+        v.push("y", v.pull_row("x", D) @ parameters["forward"])
 
-    with pytest.raises(windrow.MisuseError, match="expected another name"):
-        windrow.torch.Module(row, parameters, "y")
+    module = windrow.torch.Module(row, parameters, "y")
+    assert list(module.state_dict()) == ["forward_", "a_b", "a_b_"]
+    x = random_words(False)
+    graphs = windrow.Graphs.from_lists(row, [{"children": [[]] * len(x)}])
+    torch.testing.assert_close(module(graphs, x=x), x @ module.forward_)
 
 
 def test_compiled_models_call_it():
