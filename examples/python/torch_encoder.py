@@ -1,4 +1,4 @@
-"""An encoder of torch below a tree of windrow: the leaves pull the states that a bidirectional LSTM has of the words."""
+"""An encoder of torch below a tree of windrow: the leaves pull the states of a bidirectional LSTM."""
 
 from __future__ import annotations
 

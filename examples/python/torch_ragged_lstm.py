@@ -1,4 +1,4 @@
-"""Replaces a padded nn.LSTM over sequences of different lengths: chains of windrow need no padding, packing or masks."""
+"""Replaces a padded nn.LSTM over sequences of different lengths: chains need no padding, packing or masks."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Batch:
 
 
 class Hand(torch.nn.Module):
-    """The weights, and what all ways of batching share. Gates: i, o, u of leaves; i, o, left f, right f, u of others."""
+    """Weights, and what all ways of batching share. Gates are i, o, u of leaves; i, o, left f, right f, u of others."""
 
     def __init__(self, words: int, hidden: int) -> None:
         super().__init__()
@@ -146,8 +146,8 @@ class Levels(Hand):
 
 
 class DepthsBatch(Batch):
-    """Depths from the deepest one. A depth consists of its leaves and then its inner vertices; `rows` sorts it such that
-    siblings are neighbours, in the order of their parents."""
+    """Depths from the deepest one. A depth consists of its leaves and then its inner vertices; `rows` sorts it such
+    that siblings are neighbours, in the order of their parents."""
 
     def __init__(self, trees: list[Tree]) -> None:
         depths = [[(t, len(tree) - 1) for t, tree in enumerate(trees)]]  # in the order in which they are made

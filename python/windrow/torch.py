@@ -128,8 +128,8 @@ class Module(torch.nn.Module):
                 continue
             shared.torch.data = torch.from_dlpack(shared.windrow.value)  # share_memory() has moved it
             raise MisuseError(
-                f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on cpu "
-                "as torch.float32"
+                f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on "
+                "cpu as torch.float32"
             )
         return self
 
