@@ -42,7 +42,7 @@ for _ in range(150):
 
 async def complete(graph: windrow.LazyGraph, prefix: str, width: int) -> list[tuple[float, str]]:
     """The most probable words that begin so, with the logarithms of their probabilities."""
-    beam, ended = [(0.0, prefix, read(graph, prefix)[-1])], []
+    beam, ended = [(0.0, prefix, read(graph, prefix)[-1])], list[tuple[float, str]]()
     while beam:
         candidates = []
         for total, word, (state, row) in beam:
