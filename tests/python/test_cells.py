@@ -124,6 +124,23 @@ def test_calls_that_do_not_fit(parameters, step):
         step(elsewhere.zeros(H), None)
 
 
+@pytest.mark.filterwarnings("ignore:nanobind:RuntimeWarning")
+def test_objects_that_were_not_made_right(parameters):
+    x = windrow.LazyGraph(parameters).zeros(1)
+    for wrong in ((), ("name",), (3, len)):
+        with pytest.raises(TypeError):
+            windrow.LazyCell(*wrong)
+    cell = windrow.LazyCell.__new__(windrow.LazyCell)
+    cell.itself = cell
+    with pytest.raises(TypeError):
+        cell(x)
+    del cell
+    gc.collect()
+    for of in (windrow.LazyWeight, windrow.CellBody):
+        with pytest.raises(TypeError):
+            of()
+
+
 def test_a_body_that_fails_can_be_called_again(parameters):
     fails = [True]
 

@@ -87,7 +87,7 @@ int traverse_lazy_graph(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 int clear_lazy_graph(PyObject* self) {
-  nb::inst_ptr<LazyGraphObject>(self)->drop_bodies();
+  if (nb::inst_ready(self)) nb::inst_ptr<LazyGraphObject>(self)->drop_bodies();
   return 0;
 }
 PyType_Slot lazy_graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_lazy_graph)},

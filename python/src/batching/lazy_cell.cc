@@ -30,7 +30,7 @@ int traverse_cell(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 int clear_cell(PyObject* self) {
-  nb::inst_ptr<LazyCellObject>(self)->body.reset();
+  if (nb::inst_ready(self)) nb::inst_ptr<LazyCellObject>(self)->body.reset();
   return 0;
 }
 PyType_Slot cell_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_cell)},
@@ -39,7 +39,6 @@ PyType_Slot cell_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_ce
 
 /// Makes the graph's own cell, which runs the body.
 const LazyCell& add_cell(LazyGraphObject& graph, const LazyCellObject& cell) {
-  const nb::object kept = nb::find(graph);  // while the body runs
   // The graph runs the body again when it plans, which may be in a flush without the GIL. The graph has a reference of
   // its own, since the garbage collector counts those of each object.
   const auto body = std::make_shared<std::optional<Kept>>(cell.body);
@@ -85,9 +84,15 @@ nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::
   }
   use->require_free();
   if (use->graph == nullptr) throw MisuseError(self.name + ": an expression of a lazy graph that is gone");
-  const auto known = use->graph->cells.find(self.number);
-  // If the body runs, it does so before operands are read, since other threads may run meanwhile.
-  const LazyCell& cell = known != use->graph->cells.end() ? known->second.cell : add_cell(*use->graph, self);
+  // If the body runs, it does so before operands are read, since other threads may run meanwhile, and end the graph.
+  nb::object kept;
+  const LazyCell* cell = nullptr;
+  if (const auto known = use->graph->cells.find(self.number); known != use->graph->cells.end()) {
+    cell = &known->second.cell;
+  } else {
+    kept = nb::find(*use->graph);
+    cell = &add_cell(*use->graph, self);
+  }
 
   static const LazyExpr none;
   std::vector<lazy::OperandRef> operands;
@@ -107,7 +112,7 @@ nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::
   }
   std::vector<LazyExpr> elements;
   for (const nb::object& element : listed) elements.push_back(nb::cast<LazyObject&>(element).get());
-  std::vector<LazyExpr> results = cell.call(operands, indices, elements, line);
+  std::vector<LazyExpr> results = cell->call(operands, indices, elements, line);
   if (results.size() == 1) return nb::cast(LazyObject(std::move(results[0]), std::move(use)));
   nb::list made;
   for (LazyExpr& result : results) made.append(nb::cast(LazyObject(std::move(result), use)));
