@@ -46,7 +46,7 @@ sequences = [torch.randn(length, H) for length in lengths]
 padded, _ = lstm(torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True))
 expected = torch.cat([states[:length] for states, length in zip(padded, lengths)])
 
-chains = [{"children": [[]] + [[word] for word in range(length - 1)]} for length in lengths]
+chains = [{"children": [list[int]()] + [[word] for word in range(length - 1)]} for length in lengths]
 states = ragged(windrow.Graphs.from_lists(cell, chains), words=torch.cat(sequences))  # (14, H): a row for each word
 print(f"{len(states)} words instead of {padded.shape[0] * padded.shape[1]}")
 print("equal" if torch.allclose(states, expected, atol=1e-5) else "different")

@@ -26,9 +26,11 @@ NB_MODULE(_windrow, m) {
   bind_tapes(m);
   bind_random(m);
   bind_parameters(m);
+  bind_lazy(m);
+  bind_weights(m);
   bind_expressions(m);
   bind_vertex_function(m);
-  bind_lazy(m);
+  bind_cells(m);
   bind_graphs(m);
   bind_runner(m);
   bind_schedule(m);

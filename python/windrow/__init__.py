@@ -50,10 +50,10 @@ from ._windrow import (
     IntTensor,
     Label,
     LabelledPart,
-    LazyCell,
     LazyExpr,
     LazyIndex,
     LazyStats,
+    LazyWeight,
     LearningRate,
     Likelihood,
     LocalGroup,
@@ -169,7 +169,7 @@ from ._windrow import (
     transpose,
     weighted_sum,
 )
-from .lazy import LazyGraph, value
+from .lazy import LazyCell, LazyGraph, cell, value
 
 __all__ = [
     "AbortError",
@@ -209,6 +209,7 @@ __all__ = [
     "LazyGraph",
     "LazyIndex",
     "LazyStats",
+    "LazyWeight",
     "LearningRate",
     "Likelihood",
     "LocalGroup",
@@ -261,6 +262,7 @@ __all__ = [
     "argmax_matmul",
     "binary_cross_entropy",
     "broadcast_to",
+    "cell",
     "clamp",
     "column_sum",
     "concat",

@@ -10,9 +10,10 @@
 >>> graph.backward(losses)
 >>> parameters.sgd(0.1)
 
-A *cell* is a computation that a program repeats. It is written once, and a call records one operation:
+A *cell* is a computation that a program repeats. It is written once, and a call records one operation, in the graph
+of its operands:
 
->>> @graph.cell
+>>> @windrow.cell
 ... def step(cell):
 ...     x, state = cell.operand(8), cell.operand(32)
 ...     cell.result(windrow.tanh(x @ win + state @ recurrent))
@@ -46,7 +47,7 @@ class _Value:
         self.expression = expression
 
     def __await__(self) -> Generator[_Value, list[float], list[float]]:
-        return (yield self)
+        return self.expression.value() if self.expression._ready() else (yield self)
 
 
 def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
@@ -57,18 +58,45 @@ def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
     return _Value(expression)
 
 
+class LazyCell(_windrow.LazyCell):
+    """A computation that a program repeats, outside of any graph. Made by ``@windrow.cell``.
+
+    A call takes the operands and indices of the body, in its order, and records one operation in their graph: one for
+    training, one for inference, or any other whose parameters are those of the body. None counts as zero. ``list`` has
+    the elements of the list that ``cell.each()`` reads. A call returns one expression, or a tuple if the body has
+    several results.
+
+    Raises MisuseError for operands that do not fit, for those of two graphs, and if no operand, index or element tells
+    the graph.
+    """
+
+    def __init__(self, name: str, body: Callable[[_windrow.CellBody], object]) -> None:
+        super().__init__(name, body)
+        self.__doc__ = body.__doc__
+
+    def __repr__(self) -> str:
+        return f"<windrow.LazyCell '{self.name}'>"
+
+
+def cell(body: Callable[[_windrow.CellBody], object]) -> LazyCell:
+    """Makes a cell of a function that takes a CellBody. Use it as a decorator.
+
+    >>> @windrow.cell
+    ... def step(cell):
+    ...     x, state = cell.operand(8), cell.operand(32)
+    ...     cell.result(windrow.tanh(x @ win + state @ recurrent))
+    >>> state = step(x, state)
+
+    The function asks the body for its operands and indices in the order in which calls pass them, and gives it its
+    results, which are computed as in a vertex function. It runs at the first call with each graph, and when a graph
+    plans, so it must do the same each time; its exceptions come back from the call. A graph keeps all cells that it has
+    met: make a cell once, not in a loop.
+    """
+    return LazyCell(getattr(body, "__name__", "cell"), body)
+
+
 class LazyGraph(_windrow.LazyGraph):
     __doc__ = _windrow.LazyGraph.__doc__
-
-    def cell(self, body: Callable[[_windrow.CellBody], None]) -> _windrow.LazyCell:
-        """Makes a cell of a function that takes a CellBody. Use it as a decorator.
-
-        The function asks the body for its operands and indices in the order in which calls pass them, and gives it its
-        results. It runs several times, and must do the same each time.
-        """
-        cell = self._cell(body.__name__, body)
-        cell.__doc__ = body.__doc__
-        return cell
 
     def run(self, samples: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Runs coroutines, one for each sample, until all have ended. Returns their results, in their order.

@@ -90,7 +90,7 @@ def test_operators_with_numbers_and_lists(model):
 
 
 def test_a_cell_computes_what_its_operations_do(model):
-    @model.graph.cell
+    @windrow.cell
     def step(cell):
         """One step."""
         word, state = cell.operand(D), cell.operand(H)
@@ -105,7 +105,7 @@ def test_a_cell_computes_what_its_operations_do(model):
 
 
 def test_a_cell_with_indices_a_list_and_two_results(model):
-    @model.graph.cell
+    @windrow.cell
     def read(cell):
         own = windrow.embedding(model.words, cell.index(optional=True))
         total = windrow.sum_children(cell.each(D))
@@ -176,22 +176,18 @@ def test_errors_name_the_line(model):
     with pytest.raises(TypeError):
         model.graph.backward(3)
     with pytest.raises(TypeError):
-        model.graph._cell("c", lambda: None)
-    with pytest.raises(ValueError, match="in the body"):
-
-        @model.graph.cell
-        def fails(cell):
-            raise ValueError("in the body")
+        windrow.cell(lambda: None)(model.graph.zeros(1))
 
 
 def test_what_a_body_was_lent_and_what_was_cleared(model):
     kept = []
 
-    @model.graph.cell
+    @windrow.cell
     def keeps(cell):
         kept.append(cell)
         cell.result(cell.operand(2))
 
+    keeps(model.graph.zeros(2))
     with pytest.raises(windrow.MisuseError, match="after its function has returned"):
         kept[0].operand(2)
     x = model.graph.zeros(2)

@@ -2,12 +2,14 @@
 #include <nanobind/stl/vector.h>
 
 #include "batching/parameters.h"
+#include "batching/weights.h"
 #include "ops/operators.h"
 #include "windrow/batching/expr.h"
 
 namespace nanobind::detail {
 
-/// An expression or a parameter as an operand.
+/// An expression or a parameter as an operand. Takes functions of parameters, too, to say how they become one; so it
+/// must not be a part of other casters, which do not expect exceptions.
 template <>
 struct type_caster<windrow::Operand> {
   static constexpr auto Name = const_name("windrow.Expr | windrow.Parameter");
@@ -21,16 +23,21 @@ struct type_caster<windrow::Operand> {
     flags &= ~static_cast<std::uint32_t>(cast_flags::none_disallowed);
     if (from.is_none()) return false;
     is_expr = expr.from_python(from, flags, cleanup);
-    return is_expr || parameter.from_python(from, flags, cleanup);
+    is_function = !is_expr && isinstance<windrow::LazyWeight>(from);
+    return is_expr || is_function || parameter.from_python(from, flags, cleanup);
   }
   explicit operator windrow::Operand() {
     if (is_expr) return *static_cast<windrow::Expr*>(expr);
+    if (is_function) {
+      throw type_error(
+          "a function of parameters as an operand in a body; expected an expression: v.parameter(w * 2) makes one");
+    }
     return static_cast<windrow::python::ParameterObject*>(parameter)->parameter;
   }
 
   make_caster<windrow::Expr> expr;
   make_caster<windrow::python::ParameterObject> parameter;
-  bool is_expr = false;
+  bool is_expr = false, is_function = false;
 };
 
 }  // namespace nanobind::detail
@@ -48,7 +55,17 @@ std::string shown(const char* name, const Expression& of) {
 void bind_lists(nb::module_& m) {
   using nb::literals::operator""_a;
   m.def(
-      "concat", [](const std::vector<Operand>& parts) { return concat(std::span(parts)); }, "parts"_a,
+      "concat",
+      [](const nb::sequence& parts) {
+        std::vector<Operand> all;
+        for (const nb::handle part : parts) {
+          nb::detail::make_caster<Operand> operand;
+          if (!operand.from_python(part, 0, nullptr)) throw nb::next_overload();
+          all.push_back(operand.operator Operand());
+        }
+        return concat(std::span<const Operand>(all));
+      },
+      "parts"_a, nb::sig("def concat(parts: Sequence[Expr | Parameter]) -> Expr"),
       "The operands side by side: windrow.concat([x, y]).");
   m.def(
       "sum", [](const Exprs& terms) { return sum(std::span(terms)); }, "terms"_a,

@@ -1,4 +1,4 @@
-// Lazy expressions and cells. Coroutines over them are in windrow/lazy.py.
+// Lazy expressions and their graphs. Cells are in lazy_cell.cc, coroutines in windrow/lazy.py.
 #include "windrow/batching/lazy.h"
 
 #include <nanobind/stl/vector.h>
@@ -7,25 +7,30 @@
 #include "ops/arrays.h"
 #include "ops/operators.h"
 #include "python.h"
-#include "windrow/batching/lazy_cell.h"
+#include "windrow/batching/lazy_task.h"
 
 namespace windrow::python {
+
+LazyGraphObject::LazyGraphObject(const SharedParameters& of, const LazyOptions& options)
+    : parameters(of),
+      use(std::make_shared<LazyUse>(of)),
+      graph(std::make_unique<LazyGraph>(of->parameters.device(), of->parameters, options)) {
+  use->graph = this;
+}
+
+LazyGraphObject::~LazyGraphObject() {
+  use->graph = nullptr;
+  drop_bodies();
+  // Another thread may compute a value, which keeps its expression, and not the graph.
+  use->drop(std::move(graph));
+  use->drop(std::move(cells));
+}
+
+void LazyGraphObject::drop_bodies() {
+  for (auto& [number, cell] : cells) cell.body->reset();
+}
+
 namespace {
-
-/// The Python function of a cell's body; empty once the garbage collector has ended its graph.
-using CellFunction = std::shared_ptr<std::optional<Kept>>;
-
-/// A graph, its parameters, and its turn, which all its handles share.
-struct LazyGraphObject {
-  std::vector<CellFunction> bodies = {};
-  SharedParameters parameters;
-  std::shared_ptr<LazyUse> use;
-  LazyGraph graph;
-
-  LazyGraphObject(const SharedParameters& of, const LazyOptions& options)
-      : parameters(of), use(std::make_shared<LazyUse>(of)), graph(of->parameters.device(), of->parameters, options) {}
-  LazyObject value(LazyExpr expr) const { return {std::move(expr), use}; }
-};
 
 LazyOptions options_of(bool training, const std::string& schedule, std::int64_t recompute_below) {
   LazyOptions options{.use = training ? LazyOptions::For::training : LazyOptions::For::inference,
@@ -46,19 +51,19 @@ auto computing(LazyUse& use, const Body& body) {
 
 LazyObject input(LazyGraphObject& self, const std::vector<float>& values) {
   self.use->require_free();
-  return self.value(self.graph.input(values, calling_line()));
+  return self.value(self.graph->input(values, calling_line()));
 }
 
-LazyObject parameter(LazyGraphObject& self, const ParameterObject& weight) {
+LazyObject parameter(LazyGraphObject& self, const WeightArgument& weight) {
   self.use->require_free();
-  return self.value(self.graph.parameter(weight.parameter, calling_line()));
+  return self.value(self.graph->parameter(weight, calling_line()));
 }
 
 LazyIndexObject index(LazyGraphObject& self, nb::handle value) {
   self.use->require_free();
   std::int32_t one = 0;
-  if (nb::try_cast<std::int32_t>(value, one)) return {self.graph.index(one), self.use};
-  return {self.graph.index(nb::cast<std::vector<std::int32_t>>(value)), self.use};
+  if (nb::try_cast<std::int32_t>(value, one)) return {self.graph->index(one), self.use};
+  return {self.graph->index(nb::cast<std::vector<std::int32_t>>(value)), self.use};
 }
 
 void backward(LazyGraphObject& self, nb::handle losses) {
@@ -69,95 +74,50 @@ void backward(LazyGraphObject& self, nb::handle losses) {
     for (const nb::handle loss : losses) all.push_back(nb::cast<LazyObject&>(loss).get());
   }
   const std::source_location line = calling_line();
-  computing(*self.use, [&] { self.graph.backward(all, line); });
-}
-
-/// A cell with the Python function of its body.
-struct LazyCellObject {
-  LazyCell cell;
-  std::shared_ptr<LazyUse> use;
-};
-
-LazyCellObject cell(LazyGraphObject& self, const std::string& name, nb::object body) {
-  // The graph runs the body again when it plans, which may be in a flush without the GIL.
-  const auto function = std::make_shared<std::optional<Kept>>(std::move(body));
-  const auto run = [function](CellBody& traced) {
-    const nb::gil_scoped_acquire with_gil;
-    if (!*function) throw MisuseError("a cell of a graph that has ended");
-    call_with((*function)->ptr(), traced,
-              "the argument of a cell's body is used after its function has returned; expected uses inside it");
-  };
-  self.use->require_free();
-  LazyCellObject made{self.graph.cell(name, run), self.use};
-  self.bodies.push_back(function);
-  return made;
+  computing(*self.use, [&] { self.graph->backward(all, line); });
 }
 
 /// A body often refers to its graph, so the garbage collector must know.
 int traverse_lazy_graph(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
-  for (const CellFunction& body : nb::inst_ptr<LazyGraphObject>(self)->bodies) {
-    if (*body) Py_VISIT((*body)->ptr());
+  for (const auto& [number, cell] : nb::inst_ptr<LazyGraphObject>(self)->cells) {
+    if (*cell.body) Py_VISIT((*cell.body)->ptr());
   }
   return 0;
 }
 int clear_lazy_graph(PyObject* self) {
-  for (const CellFunction& body : nb::inst_ptr<LazyGraphObject>(self)->bodies) body->reset();
+  if (nb::inst_ready(self)) nb::inst_ptr<LazyGraphObject>(self)->drop_bodies();
   return 0;
 }
 PyType_Slot lazy_graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_lazy_graph)},
                                   {Py_tp_clear, reinterpret_cast<void*>(clear_lazy_graph)},
                                   {0, nullptr}};
 
-/// Records a call: lists of operands, of indices and of the elements of its list. Returns one value, or a tuple.
-nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
-  self.use->require_free();
-  const std::source_location line = calling_line();
-  std::vector<lazy::OperandRef> operands;
-  std::vector<LazyIndex> indices;
-  for (const nb::handle argument : arguments) {
-    if (nb::isinstance<LazyIndexObject>(argument)) {
-      indices.push_back(nb::inst_ptr<LazyIndexObject>(argument)->get());
-      continue;
-    }
-    LazyArgument operand;
-    if (!operand.set(argument)) {
-      throw nb::type_error("the call of a cell takes lazy expressions, None, parameters and indices");
-    }
-    operands.push_back(operand.at(line));
-  }
-  std::vector<LazyExpr> elements;
-  if (!list.is_none()) {
-    for (const nb::handle element : list) elements.push_back(nb::cast<LazyObject&>(element).get());
-  }
-  std::vector<LazyExpr> results = self.cell.call(operands, indices, elements, line);
-  if (results.size() == 1) return nb::cast(LazyObject(std::move(results[0]), self.use));
-  nb::list made;
-  for (LazyExpr& result : results) made.append(nb::cast(LazyObject(std::move(result), self.use)));
-  return nb::tuple(made);
-}
-
+/// The terms of a list. For others, lets nanobind try the functions of expressions.
 std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
   std::vector<LazyExpr> all;
   for (const nb::handle term : list) {
-    const LazyObject& value = nb::cast<LazyObject&>(term);
+    if (!nb::isinstance<LazyObject>(term)) throw nb::next_overload();
+    const LazyObject& value = *nb::inst_ptr<LazyObject>(term);
     value.use()->require_free();
     use = value.use();
     all.push_back(value.get());
   }
   return all;
 }
-
-}  // namespace
-
-namespace {
+/// The same for a list that tells the graph: lets nanobind try them for an empty one, too.
+std::vector<LazyExpr> first_terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
+  std::vector<LazyExpr> all = terms_of(list, use);
+  if (all.empty()) throw nb::next_overload();
+  return all;
+}
 
 /// Functions of lists and others that expression_operators.h lacks.
 void bind_functions(nb::module_& m) {
   m.def(
       "concat",
-      [](nb::handle parts) {
+      [](const nb::sequence& parts) {
         std::vector<LazyOperand> all;
         std::shared_ptr<LazyUse> use;
         for (const nb::handle part : parts) {
@@ -165,6 +125,8 @@ void bind_functions(nb::module_& m) {
             const LazyObject& value = *nb::inst_ptr<LazyObject>(part);
             all.emplace_back(value.get());
             use = value.use();
+          } else if (nb::isinstance<LazyWeight>(part)) {
+            all.emplace_back(*nb::inst_ptr<LazyWeight>(part));
           } else if (nb::isinstance<ParameterObject>(part)) {
             all.emplace_back(nb::inst_ptr<ParameterObject>(part)->parameter);
           } else {
@@ -174,7 +136,7 @@ void bind_functions(nb::module_& m) {
         if (use == nullptr) throw nb::next_overload();
         return LazyObject(concat(all, calling_line()), use);
       },
-      nb::arg("parts"), nb::sig("def concat(parts: Iterable[LazyExpr | Parameter]) -> LazyExpr"));
+      nb::arg("parts"), nb::sig("def concat(parts: Sequence[LazyExpr | LazyWeight | Parameter]) -> LazyExpr"));
   m.def(
       "embedding",
       [](const ParameterObject& table, const LazyIndexObject& row) {
@@ -188,7 +150,7 @@ void bind_functions(nb::module_& m) {
         name,
         [function](const nb::list& terms) {
           std::shared_ptr<LazyUse> use;
-          LazyExpr result = function(terms_of(terms, use), calling_line());
+          LazyExpr result = function(first_terms_of(terms, use), calling_line());
           return LazyObject(std::move(result), use);
         },
         nb::arg("terms"), nb::sig(("def " + std::string(name) + "(terms: list[LazyExpr]) -> LazyExpr").c_str()));
@@ -204,7 +166,7 @@ void bind_functions(nb::module_& m) {
       [](const nb::list& terms) {
         std::shared_ptr<LazyUse> use;
         nb::list made;
-        for (LazyExpr& one : softmax(terms_of(terms, use), calling_line())) {
+        for (LazyExpr& one : softmax(first_terms_of(terms, use), calling_line())) {
           made.append(nb::cast(LazyObject(std::move(one), use)));
         }
         return made;
@@ -214,7 +176,7 @@ void bind_functions(nb::module_& m) {
       "weighted_sum",
       [](const nb::list& weights, const nb::list& values) {
         std::shared_ptr<LazyUse> use;
-        LazyExpr result = weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line());
+        LazyExpr result = weighted_sum(first_terms_of(weights, use), terms_of(values, use), calling_line());
         return LazyObject(std::move(result), use);
       },
       nb::arg("weights"), nb::arg("values"),
@@ -239,6 +201,7 @@ void bind_lazy(nb::module_& m) {
   nb::class_<LazyObject> expression(m, "LazyExpr",
                                     "A row of numbers of one sample, which is computed when it is needed.");
   expression.def_prop_ro("width", [](const LazyObject& x) { return x.get().width(); })
+      .def("_ready", [](const LazyObject& x) { return windrow::LazyValue(x.get(), calling_line()).await_ready(); })
       .def(
           "value",
           [](const LazyObject& x) {
@@ -255,42 +218,17 @@ void bind_lazy(nb::module_& m) {
             return computing(*x.use(), [&] { return expr.scalar(line); });
           },
           "The number of an expression of width 1.");
-  bind_operators<LazyTypes>(m, expression);
+  bind_operators<LazyTypes>(m, expression, "LazyWeight | Parameter");
+  expression.def(
+      "__getitem__",
+      [](const LazyValue& x, const nb::slice& columns) {
+        const auto [begin, end, step, count] = columns.compute(static_cast<std::size_t>(LazyTypes::width(x)));
+        if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
+        return slice(x, begin, begin + static_cast<Index>(count));
+      },
+      nb::arg("columns"), nb::sig("def __getitem__(self, columns: Slice) -> LazyExpr"),
+      "Columns of x: x[:8], x[8:16].");
   bind_functions(m);
-
-  nb::class_<LazyCellObject>(m, "LazyCell", "A computation that a program repeats. Made by LazyGraph.cell().",
-                             nb::dynamic_attr())
-      .def("__call__", &call_cell, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
-           nb::sig("def __call__(self, *operands: LazyExpr | Parameter | LazyIndex | None, "
-                   "list: Iterable[LazyExpr] | None = None) -> Any"),
-           "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
-           "that each() reads. Returns one expression, or a tuple.");
-  using Body = Lent<CellBody>;
-  nb::class_<Body>(m, "CellBody", "The argument of the body of a cell.")
-      .def(
-          "operand", [](Body& self, Index width) { return self->operand(width); }, nb::arg("width"),
-          "The next operand: a row of that width for each call.")
-      .def(
-          "each", [](Body& self, Index width) { return self->each(width); }, nb::arg("width"),
-          "The next operand of each element of the list.")
-      .def(
-          "index",
-          [](Body& self, bool optional, Index width) {
-            return self->index(optional ? Presence::sometimes : Presence::always, width);
-          },
-          nb::kw_only(), nb::arg("optional") = false, nb::arg("width") = 1,
-          "The next index operand. An optional one may be -1.")
-      .def(
-          "constant", [](Body& self, Index width, double value) { return self->constant(width, value); },
-          nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
-      .def(
-          "zeros", [](Body& self, Index width) { return self->zeros(width); }, nb::arg("width"))
-      .def(
-          "parameter", [](Body& self, const ParameterObject& weight) { return self->parameter(weight.parameter); },
-          nb::arg("weight"), "A parameter as an expression.")
-      .def(
-          "result", [](Body& self, const Expr& value) { self->result(value); }, nb::arg("value"),
-          "The next result: a row for each call.");
 
   nb::class_<LazyStats>(m, "LazyStats", "Counted since the graph was made.")
       .def_ro("expressions", &LazyStats::expressions)
@@ -319,44 +257,43 @@ void bind_lazy(nb::module_& m) {
           "constant",
           [](LazyGraphObject& self, Index width, double value) {
             self.use->require_free();
-            return self.value(self.graph.constant(width, value, calling_line()));
+            return self.value(self.graph->constant(width, value, calling_line()));
           },
           nb::arg("width"), nb::arg("value"), "Records a row of equal numbers.")
       .def(
           "zeros",
           [](LazyGraphObject& self, Index width) {
             self.use->require_free();
-            return self.value(self.graph.zeros(width, calling_line()));
+            return self.value(self.graph->zeros(width, calling_line()));
           },
           nb::arg("width"))
-      .def("parameter", &parameter, nb::arg("weight"), "The row of a parameter that has one.")
+      .def("parameter", &parameter, nb::arg("weight"),
+           "The row of a parameter, or of a function of parameters, that has one.")
       .def("index", &index, nb::arg("value"), nb::sig("def index(self, value: int | Sequence[int]) -> LazyIndex"),
            "An index operand: one number, or up to four.")
-      .def("_cell", &cell, nb::arg("name"), nb::arg("body"),
-           nb::sig("def _cell(self, name: str, body: Callable[[CellBody], object]) -> LazyCell"))
       .def(
           "flush",
           [](LazyGraphObject& self) {
             const std::source_location line = calling_line();
-            computing(*self.use, [&] { self.graph.flush(line); });
+            computing(*self.use, [&] { self.graph->flush(line); });
           },
           "Computes everything recorded since the last flush. Does not wait for it.")
       .def("backward", &backward, nb::arg("losses"),
            nb::sig("def backward(self, losses: LazyExpr | Iterable[LazyExpr]) -> None"),
            "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
       .def(
-          "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph.clear(); }); },
+          "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph->clear(); }); },
           "Forgets all expressions. Call it after each step.")
       .def("stats",
            [](LazyGraphObject& self) {
              self.use->require_free();
-             return self.graph.stats();
+             return self.graph->stats();
            })
       .def(
           "describe",
           [](LazyGraphObject& self) {
             self.use->require_free();
-            return self.graph.describe();
+            return self.graph->describe();
           },
           "The kinds of vertices that were found, and the plans that compute them, as text.");
 }

@@ -3,11 +3,17 @@
 // Handles of a lazy graph count their uses without atomics. Python may drop one on any thread, also while another
 // thread computes without the GIL: then it is kept until that computation has ended. See LazyUse.
 #pragma once
+#include <unordered_map>
+
 #include "batching/parameters.h"
+#include "batching/weights.h"
 #include "python.h"
 #include "windrow/batching/lazy.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::python {
+
+struct LazyGraphObject;
 
 /// The turn of one graph. All members need the GIL.
 class LazyUse {
@@ -15,9 +21,15 @@ class LazyUse {
   explicit LazyUse(SharedParameters parameters) : parameters_(std::move(parameters)) {}
   const SharedParameters& parameters() const { return parameters_; }
 
-  /// Throws MisuseError while another thread computes.
+  LazyGraphObject* graph = nullptr;  ///< null once it has ended
+
+  /// Throws MisuseError while another thread computes, and inside the body of a cell.
   void require_free() const {
-    if (computing_) throw MisuseError("a lazy graph that another thread computes; expected one thread at a time");
+    if (computing_) {
+      throw MisuseError(
+          "a lazy graph that another thread computes, or that runs the body of a cell; expected one thread at a time, "
+          "and no lazy expressions in a body");
+    }
   }
   /// Drops a handle, now or later.
   template <class Handle>
@@ -77,6 +89,29 @@ using LazyIndexObject = LazyHandle<LazyIndex>;
 
 class LazyArgument;
 class LazyValue;
+
+/// A cell in one graph, and the Python function of its body, which is empty once the graph has ended.
+struct CellOfGraph {
+  LazyCell cell;
+  std::shared_ptr<std::optional<Kept>> body;
+};
+
+/// A graph, its parameters, and its turn, which all its handles share.
+struct LazyGraphObject {
+  LazyGraphObject(const SharedParameters& of, const LazyOptions& options);
+  ~LazyGraphObject();
+  LazyGraphObject(const LazyGraphObject&) = delete;
+  LazyGraphObject& operator=(const LazyGraphObject&) = delete;
+
+  LazyObject value(LazyExpr expr) const { return {std::move(expr), use}; }
+  /// Ends the references to Python functions.
+  void drop_bodies();
+
+  SharedParameters parameters;
+  std::shared_ptr<LazyUse> use;
+  std::unique_ptr<LazyGraph> graph;
+  std::unordered_map<std::uint64_t, CellOfGraph> cells;  // those that it has met, by their numbers
+};
 
 /// For the operators of expression_operators.h: as LazyExprTypes, with the line of the Python program.
 struct LazyTypes {
@@ -174,7 +209,7 @@ inline Index LazyTypes::width(const LazyArgument& x) { return LazyExprTypes::wid
 
 template <>
 struct nanobind::detail::type_caster<windrow::python::LazyArgument> {
-  NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("windrow.LazyExpr | windrow.Parameter"))
+  NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("windrow.LazyExpr | windrow.LazyWeight | windrow.Parameter"))
   bool from_python(handle from, std::uint32_t, cleanup_list*) noexcept { return value.set(from); }
 };
 template <>

@@ -256,7 +256,7 @@ void bind_parameters(nb::module_& m) {
           "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail",
           nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
                   "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
-      .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> typing.Self"),
+      .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> Self"),
            "A replica for another member of a group: has the same parameters, with copies of their values, and vertex "
            "functions of this set also serve it. See Replicas. Waits for the values.")
       .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",

@@ -8,8 +8,8 @@
 
 #include "batching/graphs.h"
 #include "batching/parameters.h"
+#include "batching/weights.h"
 #include "windrow/batching/internal/ir.h"
-#include "windrow/batching/internal/lazy_weight.h"
 
 namespace windrow::python {
 namespace {
@@ -113,9 +113,10 @@ void bind_vertex(nb::module_& m) {
       .def(
           "zeros", [](const VertexHandle& v, Index width) { return v->zeros(width); }, nb::arg("width"))
       .def(
-          "parameter", [](const VertexHandle& v, const ParameterObject& of) { return v->parameter(of.parameter); },
+          "parameter", [](const VertexHandle& v, const WeightArgument& of) { return v->parameter(of); },
           nb::arg("parameter"),
-          "A parameter as an expression. Operators on parameters alone are computed once for all vertices.")
+          "A parameter, or a function of parameters such as w * 2, as an expression. Operators on parameters alone are "
+          "computed once for all vertices.")
       .def(
           "push", [](const VertexHandle& v, const std::string& name, const Expr& value) { v->push(name, value); },
           nb::arg("name"), nb::arg("value"), "Makes the value an output of the minibatch. Use each name once.")

@@ -144,7 +144,7 @@ void bind_communicator(nb::module_& m) {
           },
           "tensors"_a, "combine"_a = "sum",
           nb::sig("def all_reduce(self, tensors: Tensor | collections.abc.Sequence[Tensor], combine: "
-                  "typing.Literal['sum', 'mean', 'max'] = 'sum') -> None"),
+                  "Literal['sum', 'mean', 'max'] = 'sum') -> None"),
           "Replaces the tensors of all members by their sum, mean or maximum.")
       .def(
           "broadcast",

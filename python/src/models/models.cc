@@ -150,7 +150,7 @@ void bind_models(nb::module_& m) {
       .def(
           "_parameters",
           [](const ModelObject& of, nb::handle type) { return new_object<ParametersHandle>(type, {of.set}); }, "type"_a,
-          nb::sig("def _parameters(self, type: type[Parameters]) -> typing.Any"))
+          nb::sig("def _parameters(self, type: type[T]) -> T"))
       .def_prop_ro(
           "labels", [](const ModelObject& of) { return in_turn(of, [](auto& all) { return all.network->labels(); }); },
           "The names of the labels that predict() chooses from.")

@@ -157,12 +157,11 @@ void bind_trainer(nb::module_& m) {
           "Trains on the next samples, in an order that is drawn anew for each epoch. Returns when all ops have "
           "finished. "
           "Raises OpError if a loss is not finite.")
-      .def(
-          "train_epoch", &train_epoch, "between"_a = nb::none(),
-          nb::sig("def train_epoch(self, between: collections.abc.Callable[[Pass], typing.Any] | None = None) -> Pass"),
-          "Trains to the end of an epoch: continues one that was stopped, or else begins a new one. Calls "
-          "between(so_far) after each step but the last, and stops if it returns False or raises. An interrupt stops "
-          "it after a step, too. Returns the results of the whole epoch.")
+      .def("train_epoch", &train_epoch, "between"_a = nb::none(),
+           nb::sig("def train_epoch(self, between: Callable[[Pass], object] | None = None) -> Pass"),
+           "Trains to the end of an epoch: continues one that was stopped, or else begins a new one. Calls "
+           "between(so_far) after each step but the last, and stops if it returns False or raises. An interrupt stops "
+           "it after a step, too. Returns the results of the whole epoch.")
       .def("evaluate", &evaluate, nb::sig("def evaluate(self) -> dict[str, float]"),
            "The metrics of the validation set, by name.")
       .def_prop_ro(

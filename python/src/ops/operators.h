@@ -19,9 +19,11 @@ namespace windrow::python {
 /// The docstring of a function of expression_operators.h.
 const char* doc_of(std::string_view name);
 
-/// Functions of `m`, without operators such as +. `kind` is the name of Types::Value in Python.
+/// Functions of `m`, without operators such as +. `kind` is the name of Types::Value in Python, and `others` those of
+/// the further operands that Types::Input allows. If Types::Indices is an empty class, there are no functions of
+/// indices.
 template <class Types>
-void bind_operator_functions(nb::module_& m, const std::string& kind) {
+void bind_operator_functions(nb::module_& m, const std::string& kind, const std::string& others = "Parameter") {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
   using Indices = typename Types::Indices;
@@ -35,8 +37,8 @@ void bind_operator_functions(nb::module_& m, const std::string& kind) {
     } else {  // one of them may be a parameter
       const std::string head = "def " + std::string(name) + "(x: ", last = ") -> " + kind;
       def_with_signatures(m, name,
-                          {(head + kind + ", y: " + kind + " | Parameter" + last).c_str(),
-                           (head + "Parameter, y: " + kind + last).c_str()},
+                          {(head + kind + ", y: " + kind + " | " + others + last).c_str(),
+                           (head + others + ", y: " + kind + last).c_str()},
                           function, doc_of(name), "x"_a, "y"_a);
     }
   };
@@ -51,9 +53,30 @@ void bind_operator_functions(nb::module_& m, const std::string& kind) {
   WINDROW_FUNCTIONS_OF_A_VALUE(WINDROW_BIND_OF_A_VALUE, Types)
   WINDROW_FUNCTIONS_OF_OPERANDS(WINDROW_BIND_OF_OPERANDS, Types)
   WINDROW_ELEMENTWISE_FUNCTIONS(WINDROW_BIND_OF_OPERANDS, Types)
-  WINDROW_FUNCTIONS_OF_AN_INDEX(WINDROW_BIND_OF_AN_INDEX, Types)
 #undef WINDROW_BIND_OF_A_VALUE
 #undef WINDROW_BIND_OF_OPERANDS
+  if constexpr (!std::is_empty_v<Indices>) {
+    WINDROW_FUNCTIONS_OF_AN_INDEX(WINDROW_BIND_OF_AN_INDEX, Types)
+    def(
+        "sample",
+        [](const Value& x, const Indices& keys, std::uint64_t seed, std::uint32_t site) {
+          return sample(x, keys, seed, site);
+        },
+        "x"_a, "keys"_a, "seed"_a, "site"_a = 0);
+    def(
+        "dropout",
+        [](const Value& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
+          return dropout(x, keys, rate, seed, site);
+        },
+        "x"_a, "keys"_a, "rate"_a, "seed"_a, "site"_a = 0);
+    def(
+        "smoothed_cross_entropy",
+        [](const Value& x, const Indices& label, double epsilon) { return smoothed_cross_entropy(x, label, epsilon); },
+        "x"_a, "label"_a, "epsilon"_a);
+    def(
+        "hinge", [](const Value& scores, const Indices& label, double margin) { return hinge(scores, label, margin); },
+        "scores"_a, "label"_a, "margin"_a = 1.0);
+  }
 #undef WINDROW_BIND_OF_AN_INDEX
 
   def(
@@ -89,12 +112,6 @@ void bind_operator_functions(nb::module_& m, const std::string& kind) {
   def(
       "argmax", [](const Value& x) { return argmax(x); }, "x"_a);
   def(
-      "sample",
-      [](const Value& x, const Indices& keys, std::uint64_t seed, std::uint32_t site) {
-        return sample(x, keys, seed, site);
-      },
-      "x"_a, "keys"_a, "seed"_a, "site"_a = 0);
-  def(
       "layer_norm", [](const Value& x, double epsilon) { return layer_norm(x, epsilon); }, "x"_a, "epsilon"_a = 1e-5);
   def(
       "rms_norm", [](const Value& x, double epsilon) { return rms_norm(x, epsilon); }, "x"_a, "epsilon"_a = 1e-5);
@@ -107,19 +124,6 @@ void bind_operator_functions(nb::module_& m, const std::string& kind) {
       },
       "x"_a, "rate"_a, nb::kw_only(), "rows"_a = false, "by_sample"_a = false);
   def(
-      "dropout",
-      [](const Value& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
-        return dropout(x, keys, rate, seed, site);
-      },
-      "x"_a, "keys"_a, "rate"_a, "seed"_a, "site"_a = 0);
-  def(
-      "smoothed_cross_entropy",
-      [](const Value& x, const Indices& label, double epsilon) { return smoothed_cross_entropy(x, label, epsilon); },
-      "x"_a, "label"_a, "epsilon"_a);
-  def(
-      "hinge", [](const Value& scores, const Indices& label, double margin) { return hinge(scores, label, margin); },
-      "scores"_a, "label"_a, "margin"_a = 1.0);
-  def(
       "conv2d",
       [](const Value& images, const Input& filters, const op::Window2d& window) {
         return conv2d(images, filters, window);
@@ -130,12 +134,11 @@ void bind_operator_functions(nb::module_& m, const std::string& kind) {
       "images"_a, "window"_a);
 }
 
-/// All operators: the functions, and Python's + - * / @ ** and abs() of the class.
+/// Python's + - * / @ ** and abs() of a class.
 template <class Types, class Class>
-void bind_operators(nb::module_& m, Class& of) {
+void bind_python_operators(Class& of) {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
-  bind_operator_functions<Types>(m, nb::cast<std::string>(of.attr("__name__")));
   const auto def = [&of](const char* name, auto function) { of.def(name, function, nb::is_operator()); };
   def("__add__", [](const Input& x, const Input& y) { return x + y; });
   def("__add__", [](const Value& x, double y) { return x + y; });
@@ -159,6 +162,13 @@ void bind_operators(nb::module_& m, Class& of) {
   def("__neg__", [](const Value& x) { return -x; });
   def("__abs__", [](const Value& x) { return abs(x); });
   of.attr("__array_ufunc__") = nb::none();  // so that NumPy leaves operators with its arrays to this class
+}
+
+/// All operators: the functions, and those of the class.
+template <class Types, class Class>
+void bind_operators(nb::module_& m, Class& of, const std::string& others = "Parameter") {
+  bind_operator_functions<Types>(m, nb::cast<std::string>(of.attr("__name__")), others);
+  bind_python_operators<Types>(of);
 }
 
 }  // namespace windrow::python

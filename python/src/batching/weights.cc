@@ -1,0 +1,34 @@
+// Functions of parameters alone.
+#include "batching/weights.h"
+
+#include "ops/operators.h"
+
+namespace windrow::python {
+namespace {
+
+/// For the operators of expression_operators.h.
+struct WeightTypes : LazyWeightTypes {
+  using Value = WeightArgument;
+  using Input = WeightArgument;
+};
+
+}  // namespace
+
+void bind_weights(nb::module_& m) {
+  nb::class_<LazyWeight> weight(
+      m, "LazyWeight",
+      "A function of parameters alone, such as `w * 2` or `windrow.tanh(w)`: a flush, or a minibatch, computes it once "
+      "for all samples. An operand of lazy expressions, as a parameter is. In the body of a vertex function or a cell, "
+      "`v.parameter(w * 2)` makes it an expression.");
+  weight
+      .def_prop_ro(
+          "shape", [](const LazyWeight& of) { return nb::make_tuple(of.type().rows.number(), of.type().width); },
+          nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
+      .def("__repr__", [](const LazyWeight& of) { return "<windrow.LazyWeight, " + to_string(of.type()) + ">"; });
+  auto parameter = nb::borrow<nb::class_<ParameterObject>>(nb::type<ParameterObject>());
+  bind_operator_functions<WeightTypes>(m, "LazyWeight | Parameter");
+  bind_python_operators<WeightTypes>(weight);
+  bind_python_operators<WeightTypes>(parameter);
+}
+
+}  // namespace windrow::python
