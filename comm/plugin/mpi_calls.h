@@ -32,13 +32,16 @@ struct MpiTransfer {
 /// Functions return 0 or MPI's error; none throws. All are called by the thread that called init().
 /// begin() sets *request; buffers must stay valid until test() sets *done, which frees the request.
 struct MpiCalls {
-  static constexpr int current_version = 4;
+  static constexpr int current_version = 5;
   int version;
 
-  /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
-  /// already_started if the program has started MPI, and with no_threads if the library supports fewer threads.
-  int (*init)(MpiGroup** world);
-  int (*finalize)();
+  /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread, unless the program has started it with
+  /// MPI_THREAD_MULTIPLE. *world is the group of the processes of the MPI_Comm at `communicator`, or of all if it is
+  /// null. Fails with already_started if MPI was started otherwise or has ended, with not_started for a communicator of
+  /// an MPI that was not, and with no_threads if the library supports fewer threads.
+  int (*init)(const void* communicator, MpiGroup** world);
+  /// Frees what init() has made, and ends MPI if init() has started it.
+  int (*finalize)(MpiGroup* world);
   /// Writes a text of at most `size` bytes.
   void (*text)(int error, char* text, std::size_t size);
   int (*rank)(MpiGroup* group, int* rank, int* size);
@@ -62,7 +65,7 @@ inline constexpr PlugIn mpi_plug_in = {.file = "windrow_mpi.so",
                                        .global = true};
 
 /// Of init(): not errors of MPI.
-inline constexpr int already_started = -1, no_threads = -2;
+inline constexpr int already_started = -1, no_threads = -2, not_started = -3;
 
 extern "C" const MpiCalls* windrow_mpi_calls();
 

@@ -41,11 +41,20 @@ MPI_Op of(Combine combine, MpiType type) {
   return type == MpiType::float32 ? max_of_floats : MPI_MAX;
 }
 
-int init(MpiGroup** world) {
-  int started = 0;
+/// Whether init() has started MPI.
+bool own = false;
+
+/// Starts MPI, unless the program has done so in a way that serves. Returns 0 or an error.
+int start(bool with_communicator) {
+  int started = 0, ended = 0, provided = 0;
   MPI_Initialized(&started);
-  if (started != 0) return already_started;
-  int provided = 0;
+  MPI_Finalized(&ended);
+  if (started != 0) {
+    if (own || ended != 0) return already_started;
+    MPI_Query_thread(&provided);
+    return provided < MPI_THREAD_MULTIPLE ? already_started : 0;
+  }
+  if (with_communicator) return not_started;
   if (const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); error != MPI_SUCCESS) {
     return error;
   }
@@ -53,10 +62,23 @@ int init(MpiGroup** world) {
     MPI_Finalize();
     return no_threads;
   }
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  own = true;
+  return 0;
+}
+
+int init(const void* communicator, MpiGroup** world) {
+  if (const int error = start(communicator != nullptr); error != 0) return error;
+  MPI_Comm comm = MPI_COMM_WORLD;
+  if (!own) {  // the program may use and free its communicator
+    const MPI_Comm of_program = communicator == nullptr ? comm : *static_cast<const MPI_Comm*>(communicator);
+    if (const int error = MPI_Comm_dup(of_program, &comm); error != MPI_SUCCESS) return error;
+  }
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   constexpr int commutes = 1;
-  if (const int error = MPI_Op_create(max_or_nan, commutes, &max_of_floats); error != MPI_SUCCESS) return error;
-  *world = made(MPI_COMM_WORLD);
+  if (max_of_floats == MPI_OP_NULL) {
+    if (const int error = MPI_Op_create(max_or_nan, commutes, &max_of_floats); error != MPI_SUCCESS) return error;
+  }
+  *world = made(comm);
   return 0;
 }
 
@@ -146,8 +168,9 @@ int cancel(MpiRequest** request) {
   return error;
 }
 
-const MpiCalls calls = {
-    MpiCalls::current_version, init, MPI_Finalize, text, rank, duplicate, release, begin, test, cancel};
+int finalize(MpiGroup* world) { return own ? MPI_Finalize() : release(world); }
+
+const MpiCalls calls = {MpiCalls::current_version, init, finalize, text, rank, duplicate, release, begin, test, cancel};
 
 }  // namespace
 

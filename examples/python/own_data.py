@@ -20,7 +20,7 @@ head = parameters.add("head", H, 2)
 
 
 @windrow.vertex_function(arity="any")
-def cell(v):
+def cell(v: windrow.Vertex) -> None:
     state = v.state("h", H)
     own = tanh(embedding(table, v.pull_index("type")) + sum_children(v.each(state)) @ w)
     v.scatter(state, own)
@@ -28,7 +28,7 @@ def cell(v):
     v.loss(softmax_cross_entropy(own @ head, v.pull_index("calls")))  # a vertex with label -1 has no loss
 
 
-def type_of(node):
+def type_of(node: ast.AST) -> int:
     return types[type(node).__name__]
 
 

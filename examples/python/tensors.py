@@ -11,13 +11,15 @@ weight, bias = windrow.full(1, 1, 0.0), windrow.full(1, 1, 0.0)
 
 
 @windrow.static  # runs once, is replayed from then on
-def step(x, y):
+def step(x: windrow.Tensor, y: windrow.Tensor) -> windrow.Tensor:
     with windrow.Tape() as tape:
         tape.watch(weight, bias)
         loss = windrow.column_sum(windrow.square(x @ weight + bias - y)) / len(inputs)
     tape.backward(loss)
     for parameter in (weight, bias):
-        windrow.sgd(parameter, tape.gradient(parameter), 0.2)
+        gradient = tape.gradient(parameter)
+        assert gradient is not None  # since the loss depends on it
+        windrow.sgd(parameter, gradient, 0.2)
     return loss
 
 

@@ -35,7 +35,7 @@ head = parameters.add("head", H, CLASSES)
 
 
 @windrow.vertex_function(arity=2)
-def tree_lstm(v):
+def tree_lstm(v: windrow.Vertex) -> None:
     h, c = v.state("h", H), v.state("c", H)
     left, right = v.gather(0, h), v.gather(1, h)  # zeros where a vertex has no child
     word = embedding(words, v.pull_index("word", optional=True))  # zeros where it has no word

@@ -1,5 +1,5 @@
-// The module windrow._windrow. Each room of the C++ libraries has a folder here that binds it; models/ is bound by
-// training/datasets.cc.
+// The module windrow._windrow. Each room of the C++ libraries has a folder here that binds it; datasets.cc
+// of training/ belongs to models/.
 #include <cstdlib>
 
 #include "python.h"
@@ -35,4 +35,9 @@ NB_MODULE(_windrow, m) {
   bind_optimisers(m);
   bind_checkpoints(m);
   bind_datasets(m);
+  bind_communicators(m);
+  bind_data_parallel(m);
+  bind_predictions(m);
+  bind_models(m);
+  bind_trainer(m);
 }

@@ -10,6 +10,8 @@
 //            Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
 //   Errors   Exceptions of C++ become those of windrow._errors; see errors.cc.
+//   Types    A binding that takes or returns Python objects says their types by nb::sig, in names of python/stub.txt
+//            or of the module. tests/python/test_stub.py names the exceptions.
 //   Life     An engine lives until close() or the end of the program, so that tensors and variables may outlive the
 //            Python object that made it.
 #pragma once
@@ -18,6 +20,7 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -204,6 +207,14 @@ std::chrono::nanoseconds nanoseconds_of(double seconds, const char* name);
 /// The engine that calls use which are given none: made by the first such call.
 EngineObject& default_engine();
 
+/// Defines a function of a module or class with a signature for each case of its arguments, since the type of its
+/// result depends on them. A call runs the first one.
+template <class Scope, class Function, class... Arguments>
+void def_with_signatures(Scope& scope, const char* name, std::initializer_list<const char*> signatures,
+                         Function function, const char* doc, const Arguments&... arguments) {
+  for (const char* signature : signatures) scope.def(name, function, arguments..., nb::sig(signature), doc);
+}
+
 /// Appends an access for each variable of `from`: None, a Var, an object with a var(), or an iterable of them.
 void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
 
@@ -227,5 +238,10 @@ void bind_schedule(nb::module_& m);
 void bind_optimisers(nb::module_& m);
 void bind_checkpoints(nb::module_& m);
 void bind_datasets(nb::module_& m);
+void bind_communicators(nb::module_& m);
+void bind_data_parallel(nb::module_& m);
+void bind_predictions(nb::module_& m);
+void bind_models(nb::module_& m);
+void bind_trainer(nb::module_& m);
 
 }  // namespace windrow::python

@@ -31,6 +31,11 @@ class Treebank(_windrow.Treebank):
     def __init__(self, path: str | os.PathLike[str] | None = None, *, text: str | None = None) -> None:
         super().__init__(_path(path), text=text)
 
+    @classmethod
+    def generate(cls, trees: int, seed: int = 1) -> Treebank:
+        """Generates trees that resemble those of the Stanford Sentiment Treebank, and can be learned."""
+        return cls(text=_windrow._generate_treebank(trees, seed))
+
     def graphs(self, function: VertexFunction, words: Vocabulary) -> Graphs:
         """A graph of each tree, whose function pulls the indices "label" and "word" (-1 for inner vertices).
 
@@ -52,6 +57,11 @@ class DependencyTreebank(_windrow.DependencyTreebank):
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, text: str | None = None) -> None:
         super().__init__(_path(path), text=text)
+
+    @classmethod
+    def generate(cls, sentences: int, seed: int = 1) -> DependencyTreebank:
+        """Generates sentences from a small grammar, 12 words on average, which can be learned."""
+        return cls(text=_windrow._generate_conllu(sentences, seed))
 
     def graphs(
         self,

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from . import _windrow
 
 if TYPE_CHECKING:
     import asyncio
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from ._typing import Access
 
 
 class Engine(_windrow.Engine):
@@ -32,7 +37,7 @@ class Engine(_windrow.Engine):
 
     def __init__(
         self,
-        policy: str | None = None,
+        policy: Literal["pool", "serial", "per_device", "chaos"] | None = None,
         workers: int | None = None,
         *,
         max_pending_ops: int | None = None,
@@ -50,14 +55,14 @@ class Engine(_windrow.Engine):
         )
         self._made = True
 
-    def wait(self, *reads: Any, mutate: Any = None, timeout: float | None = None) -> bool:
+    def wait(self, *reads: Access, mutate: Access = None, timeout: float | None = None) -> bool:
         """Waits for the earlier ops that change these variables or tensors; with ``mutate``, also for those that read.
 
         Raises OpError if one of them failed. Returns False after ``timeout`` seconds, otherwise True.
         """
         return self._wait(reads, mutate, timeout)
 
-    async def ready(self, *reads: Any) -> None:
+    async def ready(self, *reads: Access) -> None:
         """Waits for the same in a coroutine of asyncio: ``await engine.ready(x)``."""
         import asyncio  # takes a third of the import of this package
 
@@ -102,10 +107,12 @@ class Engine(_windrow.Engine):
             if path is not None:
                 self._trace_save(path)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if self.closed:
             return
         # An op that was waited for may take a moment to end.

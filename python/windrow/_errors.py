@@ -41,6 +41,18 @@ class NotFiniteError(Error, ArithmeticError):
     """A loss that is infinite or NaN. The text names the vertex that it comes from."""
 
 
+class CommError(Error):
+    """A collective that failed, or a group that is broken. The text names the members that are missing."""
+
+
+class PeerError(CommError):
+    """A CommError that another member reports to the user, too."""
+
+
+class AbortError(PeerError):
+    """Raised at all members after one has called Communicator.abort()."""
+
+
 class Failure(NamedTuple):
     """Why an op failed."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, TypeVar
 
 from . import _windrow
 from ._errors import MisuseError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._typing import ArrayLike, Numbers
     from ._windrow import InputGraph, VertexFunction
 
-Numbers = Mapping[Any, int] | Callable[[Any], int]  # how words or labels become numbers
+G = TypeVar("G", bound="Graphs")
 
 
 class Graphs(_windrow.Graphs):
@@ -35,7 +38,7 @@ class Graphs(_windrow.Graphs):
 
     __slots__ = ()
 
-    def minibatches(self, size: int, shuffle: int | None = None) -> list[Graphs]:
+    def minibatches(self, size: int, shuffle: int | None = None) -> list[Self]:
         """The graphs in minibatches of `size` graphs, the last of which may be smaller.
 
         They are in random order if `shuffle` gives a seed: pass another one for each epoch. Equal seeds give equal
@@ -47,14 +50,14 @@ class Graphs(_windrow.Graphs):
     def from_arrays(
         cls,
         function: VertexFunction,
-        offsets: Any,
-        child_offsets: Any,
-        children: Any,
+        offsets: ArrayLike,
+        child_offsets: ArrayLike | None,
+        children: ArrayLike,
         *,
-        kinds: Any = None,
+        kinds: ArrayLike | None = None,
         numbering: Literal["sample", "corpus"] = "sample",
-        **inputs: Any,
-    ) -> Graphs:
+        **inputs: ArrayLike,
+    ) -> Self:
         """Makes the graphs of all samples in one call, without a loop of Python.
 
         >>> # (It works), then (Fine): vertices 0, 1 and 2 of the first sample, vertex 0 of the second
@@ -89,19 +92,19 @@ class Graphs(_windrow.Graphs):
         if child_offsets is None:
             import numpy
 
-            children = numpy.asarray(children)
-            if len(children.shape) != 2:
+            table = numpy.asarray(children)
+            if len(table.shape) != 2:
                 raise MisuseError(
-                    f"from_arrays: children have shape {tuple(children.shape)}; expected (vertices, arity) without "
+                    f"from_arrays: children have shape {tuple(table.shape)}; expected (vertices, arity) without "
                     "child_offsets"
                 )
-            vertices, arity = children.shape
+            vertices, arity = table.shape
             child_offsets = numpy.arange(vertices + 1, dtype=numpy.int64) * arity
-            children = children.reshape(-1)
+            children = table.reshape(-1)
         return cls._from_arrays(cls, function, offsets, child_offsets, children, kinds, inputs, numbering == "corpus")
 
     @classmethod
-    def from_lists(cls, function: VertexFunction, samples: Iterable[Mapping[str, Any]]) -> Graphs:
+    def from_lists(cls, function: VertexFunction, samples: Iterable[Mapping[str, Any]]) -> Self:
         """Makes a graph of each sample, a mapping of lists.
 
         >>> windrow.Graphs.from_lists(cell, [{"children": [[], [], [0, 1]], "word": [5, 8, -1], "label": [2, 4, 3]}])
@@ -124,7 +127,7 @@ class Graphs(_windrow.Graphs):
         *,
         kind: Callable[[Any], int] | None = None,
         shared: bool = False,
-    ) -> Graphs:
+    ) -> Self:
         """Makes a graph of each root and the objects below it, such as the nodes of a syntax tree.
 
         >>> import ast
@@ -157,7 +160,7 @@ class Graphs(_windrow.Graphs):
         *,
         word: str = "word",
         label: str = "label",
-    ) -> Graphs:
+    ) -> Self:
         """Makes a graph of each tree of nested tuples or lists, or of NLTK.
 
         >>> windrow.Graphs.from_nested(cell, [(("the", "cat"), "sat")], words)
@@ -179,8 +182,9 @@ class Graphs(_windrow.Graphs):
         def parts(tree: Any) -> tuple[Any, Sequence[Any]]:
             if isinstance(tree, (str, bytes)) or not isinstance(tree, (tuple, list)):
                 return None, ()
-            if callable(getattr(tree, "label", None)):  # a list that NLTK extends
-                return tree.label(), tree
+            label_of = getattr(tree, "label", None)
+            if callable(label_of):  # a list that NLTK extends
+                return label_of(), tree
             if number_of_label is None:
                 return None, tree
             if len(tree) < 2:
@@ -213,7 +217,7 @@ class Graphs(_windrow.Graphs):
         *,
         children: Literal["successors", "predecessors"] = "successors",
         kind: str = "kind",
-    ) -> Graphs:
+    ) -> Self:
         """Makes a graph of each directed graph of NetworkX.
 
         An edge leads from a vertex to its child, or with ``children="predecessors"`` from a child to its consumer.
@@ -281,7 +285,7 @@ class _Corpus:
         self._children: list[int] = []
         self._kinds: list[int] | None = [] if function.kinds > 1 else None
         self._inputs = function.inputs
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._inputs}
+        self._columns: dict[str, Any] = {name: [] for name in self._inputs}  # lists
         # What a vertex has that lacks an input: by name, an element of the column.
         self._missing = {
             name: (0.0 if what == "values" else -1) if width == 1 else [0.0 if what == "values" else -1] * width
@@ -372,7 +376,7 @@ class _Corpus:
                     open_[-1][2].append(vertex)
         self.add_columns(number, children, kinds if kind_of is not None else None, columns)
 
-    def graphs(self, cls: type[Graphs]) -> Graphs:
+    def graphs(self, cls: type[G]) -> G:
         return cls.from_arrays(
             self._function, self._offsets, self._child_offsets, self._children, kinds=self._kinds, **self._columns
         )

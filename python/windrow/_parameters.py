@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Iterator
 
 from . import _windrow
 from ._windrow import Parameter
@@ -40,7 +40,7 @@ class Parameters(_windrow.Parameters):
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self._all())
 
-    def __contains__(self, name: Any) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.names()
 
     def __repr__(self) -> str:

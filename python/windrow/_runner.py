@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, Literal, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from . import _windrow
 
 if TYPE_CHECKING:
-    from ._graphs import Graphs
-    from ._parameters import Parameters
-    from ._windrow import Device, InputGraph, Minibatch, RunnerStats, Tensor, VertexFunction
+    from ._typing import ArrayLike, Given, Policy
+    from ._windrow import (
+        Device,
+        Graphs,
+        GroupedMinibatch,
+        InputGraph,
+        Minibatch,
+        Parameters,
+        RunnerStats,
+        VertexFunction,
+    )
+
+V = TypeVar("V")
+
+
+def _dict(values: Mapping[str, V] | None) -> dict[str, V] | None:
+    """For the extension module, which takes no other mapping. Leaves the refusal of other objects to it."""
+    return dict(values) if isinstance(values, Mapping) else values
 
 
 class Runner(_windrow.Runner):
@@ -49,7 +64,7 @@ class Runner(_windrow.Runner):
     def __init__(
         self,
         function: VertexFunction,
-        parameters: Parameters | Sequence[Parameters],
+        parameters: Parameters | Iterable[Parameters],
         device: Device | None = None,
         *,
         ahead: int = 2,
@@ -57,7 +72,7 @@ class Runner(_windrow.Runner):
         group_flops: int = 80_000_000,
         op_flops: int = 20_000_000,
         split_rows: int = 32,
-        schedule: Literal["level", "depth", "agenda", "complete", "serial"] = "level",
+        schedule: Policy = "level",
         own_types: int = 32,
         batch_rows: int | None = None,
         time_steps: bool = False,
@@ -80,7 +95,9 @@ class Runner(_windrow.Runner):
             without=list(without),
         )
 
-    def run(self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None) -> Minibatch:
+    def run(
+        self, graphs: Graphs | InputGraph | Iterable[InputGraph], given: Mapping[str, Given] | None = None
+    ) -> Minibatch:
         """Computes losses and outputs, without gradients.
 
         `given` has the tensors that the function pulls by Vertex.pull_row(): by name a Tensor, or a tuple of a Tensor
@@ -89,20 +106,22 @@ class Runner(_windrow.Runner):
 
         Raises MisuseError, naming sample and vertex, for tensors that do not fit, and for graphs of another function.
         """
-        return super().run(graphs, given)
+        return super().run(graphs, _dict(given))
 
-    def differentiate(self, graphs: Graphs | Sequence[InputGraph], given: Mapping[str, Any] | None = None) -> Minibatch:
+    def differentiate(
+        self, graphs: Graphs | InputGraph | Iterable[InputGraph], given: Mapping[str, Given] | None = None
+    ) -> Minibatch:
         """As run(), and computes the gradients of the loss with respect to all parameters.
 
         Raises MisuseError if the function has no loss, or uses an operator without a gradient.
         """
-        return super().differentiate(graphs, given)
+        return super().differentiate(graphs, _dict(given))
 
     def record(
         self,
-        graphs: Graphs | Sequence[InputGraph],
-        outputs: Sequence[str] | Mapping[str, Any],
-        given: Mapping[str, Any] | None = None,
+        graphs: Graphs | InputGraph | Iterable[InputGraph],
+        outputs: Sequence[str] | Mapping[str, ArrayLike | None],
+        given: Mapping[str, Given] | None = None,
     ) -> Minibatch:
         """The first half of differentiate(), for outputs whose gradients come from elsewhere.
 
@@ -114,9 +133,9 @@ class Runner(_windrow.Runner):
         A mapping gives, for each output, the row of the gradient that each vertex has, or None for row i of vertex i.
         The minibatch keeps its memory until its last handle ends.
         """
-        return super().record(graphs, outputs, given)
+        return super().record(graphs, dict(outputs) if isinstance(outputs, Mapping) else outputs, _dict(given))
 
-    def backward(self, minibatch: Minibatch, gradients: Mapping[str, Any], *, add: bool = False) -> None:
+    def backward(self, minibatch: Minibatch, gradients: Mapping[str, ArrayLike], *, add: bool = False) -> None:
         """The second half: the gradients of the loss, if there is one, and of the outputs that record() named.
 
         Replaces the gradients of all parameters, or adds to them. Raises MisuseError if `gradients` names other
@@ -124,7 +143,7 @@ class Runner(_windrow.Runner):
         """
         super().backward(minibatch, dict(gradients), add=add)
 
-    def batches(self, graphs: Graphs | Sequence[InputGraph]) -> Batches:
+    def batches(self, graphs: Graphs | InputGraph | Iterable[InputGraph]) -> Batches:
         """In which batches this runner would compute a minibatch; computes nothing. Shows in notebooks.
 
         >>> print(runner.batches(graphs))
@@ -166,7 +185,7 @@ class Batch(NamedTuple):
 class Batches:
     """The batches of a minibatch, in the order of computation: a sequence of Batch. Made by Runner.batches()."""
 
-    def __init__(self, grouped: Any, schedule: str) -> None:
+    def __init__(self, grouped: GroupedMinibatch, schedule: Policy) -> None:
         self.grouped = grouped
         """Types and groups, as a GroupedMinibatch."""
         self._all: list[Batch] = []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Hashable, overload
+from typing import Any, Callable, Generic, Hashable, TypeVar, cast, overload
 
 from . import _windrow
 from ._windrow import Device, IntTensor, StaticStats, Tensor
 
-Function = Callable[..., Any]
+R = TypeVar("R", bound="Tensor | tuple[Tensor, ...] | None")
 
 
-class Static:
+class Static(Generic[R]):
     """A function of tensors whose operators are recorded in the first call, and replayed in later ones.
 
     Made by ``@windrow.static``. Replays cost much less than calls of operators, and their tensors share planned memory.
@@ -25,7 +25,7 @@ class Static:
 
     def __init__(
         self,
-        function: Function,
+        function: Callable[..., R],
         device: Device | None = None,
         *,
         order: str = "parallel",
@@ -33,13 +33,14 @@ class Static:
         name: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
-        self._make = lambda on: _windrow._Static(
-            on, function, order, most_recordings, name or getattr(function, "__name__", "static")
+        title = name or str(getattr(function, "__name__", "static"))
+        self._make: Callable[[Device | None], _windrow._Static] = lambda on: _windrow._Static(
+            on, function, order, most_recordings, title
         )
         self._device = device
-        self._program: Any = None
+        self._program: _windrow._Static | None = None
 
-    def __call__(self, *tensors: Tensor | IntTensor, key: Hashable = 0) -> Any:
+    def __call__(self, *tensors: Tensor | IntTensor, key: Hashable = 0) -> R:
         """Runs the function, or replays what it did with tensors of these shapes and with an equal ``key``.
 
         ``key`` stands for everything else on which the function depends.
@@ -48,7 +49,7 @@ class Static:
             first = tensors[0] if tensors else None
             on = self._device or (first.device if isinstance(first, (Tensor, IntTensor)) else None)
             self._program = self._make(on)
-        return self._program(tensors, hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
+        return cast("R", self._program(tensors, hash(key) & 0xFFFF_FFFF_FFFF_FFFF))
 
     def stats(self) -> StaticStats | None:
         """Counters; None before the first call."""
@@ -56,12 +57,12 @@ class Static:
 
 
 @overload
-def static(function: Function) -> Static: ...
+def static(function: Callable[..., R]) -> Static[R]: ...
 @overload
 def static(
     *, device: Device | None = None, order: str = "parallel", most_recordings: int = 8, name: str | None = None
-) -> Callable[[Function], Static]: ...
-def static(function: Function | None = None, **options: Any) -> Any:
+) -> Callable[[Callable[..., R]], Static[R]]: ...
+def static(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Makes a Static of a function: ``@windrow.static``, or with options, ``@windrow.static(order="serial")``.
 
     ``order`` is how a replay runs the operators: "parallel", "serial" or "breadth_first"; all give the same bits.

@@ -60,7 +60,7 @@ def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
 class LazyGraph(_windrow.LazyGraph):
     __doc__ = _windrow.LazyGraph.__doc__
 
-    def cell(self, body: Callable[[_windrow.CellBody], None]) -> Callable[..., Any]:
+    def cell(self, body: Callable[[_windrow.CellBody], None]) -> _windrow.LazyCell:
         """Makes a cell of a function that takes a CellBody. Use it as a decorator.
 
         The function asks the body for its operands and indices in the order in which calls pass them, and gives it its

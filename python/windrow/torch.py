@@ -38,7 +38,9 @@ def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
         given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
     if given.dim() != 2:
         raise MisuseError(f"'{name}' has shape {tuple(given.shape)}; expected (rows, width)")
-    return _windrow.from_dlpack(given.detach().contiguous())
+    tensor = _windrow.from_dlpack(given.detach().contiguous())
+    assert isinstance(tensor, _windrow.Tensor)  # and no IntTensor
+    return tensor
 
 
 class Module(torch.nn.Module):

@@ -108,7 +108,7 @@ int call(Job& in, const char* function, int rank, const Body& body) {
   return body(fault);
 }
 
-int init(MpiGroup** world) {
+int init(const void*, MpiGroup** world) {
   {
     const std::lock_guard lock(job_mutex);
     job_of_thread = current;
@@ -130,7 +130,7 @@ int init(MpiGroup** world) {
 
 Group& of(MpiGroup* group) { return *reinterpret_cast<Group*>(group); }
 
-int finalize() {
+int finalize(MpiGroup*) {
   return call(*job_of_thread, "finalize", rank_of_thread, [&](auto) {
     ++job_of_thread->finalized;
     return 0;

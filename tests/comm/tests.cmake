@@ -32,7 +32,11 @@ target_compile_definitions(
   mpi_failure_test PRIVATE WINDROW_MPIRUN="${MPIEXEC_EXECUTABLE}" WINDROW_MPI_RANK="$<TARGET_FILE:mpi_rank>")
 # Containers may forbid processes to read each other's memory, which Open MPI takes for a failure.
 set(environment WINDROW_MPI_PLUGIN=$<TARGET_FILE:windrow_mpi_plugin> OMPI_MCA_btl_vader_single_copy_mechanism=none)
-foreach(program mpi_test mpi_rank)
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI COMPONENTS CXX)
+add_executable(mpi_joined_test comm/mpi_joined_test.cc)
+windrow_test_program(mpi_joined_test windrow::comm GTest::gtest MPI::MPI_CXX)
+foreach(program mpi_test mpi_joined_test mpi_rank)
   add_dependencies(${program} windrow_mpi_plugin)
 endforeach()
 foreach(processes 1 2 4)
@@ -41,5 +45,9 @@ foreach(processes 1 2 4)
                    $<TARGET_FILE:mpi_test>)
   set_tests_properties(mpi_test.${processes} PROPERTIES TIMEOUT 300 ENVIRONMENT "${environment}")
 endforeach()
+add_test(NAME mpi_joined_test
+         COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe ${MPIEXEC_NUMPROC_FLAG} 3
+                 $<TARGET_FILE:mpi_joined_test>)
+set_tests_properties(mpi_joined_test PROPERTIES TIMEOUT 120 ENVIRONMENT "${environment}" SKIP_RETURN_CODE 77)
 add_test(NAME mpi_failure_test COMMAND mpi_failure_test)
 set_tests_properties(mpi_failure_test PROPERTIES TIMEOUT 400 ENVIRONMENT "${environment}")

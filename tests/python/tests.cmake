@@ -31,10 +31,9 @@ endforeach()
 if(WINDROW_SANITIZE)
   return()
 endif()
-set(typed engine.py lazy.py)
 
-# The types of the package, and of the examples that it lets a program check; pyproject.toml names what is left out.
-list(TRANSFORM typed PREPEND ${PROJECT_SOURCE_DIR}/examples/python/)
+# The types of the package and of its examples.
+file(GLOB typed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/python/*.py)
 add_test(NAME python.types
          COMMAND ${WINDROW_PYTHON_EXECUTABLE} -m mypy --config-file ${PROJECT_SOURCE_DIR}/pyproject.toml --cache-dir
                  ${PROJECT_BINARY_DIR}/mypy ${PROJECT_BINARY_DIR}/python/windrow ${typed})

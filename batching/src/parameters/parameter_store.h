@@ -38,6 +38,8 @@ class ParameterStore {
   };
 
   ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
+  /// A replica, whose id is the same; see Parameters.
+  ParameterStore(const Device& device, const ParameterStore& of);
 
   Parameter operator[](std::size_t number) const;
   /// Throws MisuseError for a parameter of another set.
@@ -57,6 +59,7 @@ class ParameterStore {
   const Device& device() const { return device_; }
   const std::string& name() const { return options_.name; }
   std::uint64_t id() const { return id_; }
+  std::size_t size() const { return entries_.size(); }
   std::uint64_t seed() const { return seed_; }
   std::uint64_t minibatches() const { return minibatches_; }
   std::uint64_t next_minibatch() {

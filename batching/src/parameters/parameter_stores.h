@@ -56,7 +56,7 @@ class ParameterStores {
   /// -1 for a parameter of another set.
   std::int32_t find(std::uint64_t set, std::size_t place) const {
     for (std::size_t s = 0; s < sets_.size(); ++s) {
-      if (sets_[s]->id() == set) return static_cast<std::int32_t>(place * sets_.size() + s);
+      if (sets_[s]->id() == set && place < sets_[s]->size()) return static_cast<std::int32_t>(place * sets_.size() + s);
     }
     return -1;
   }

@@ -120,6 +120,24 @@ ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, Paramet
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
 
+ParameterStore::ParameterStore(const Device& device, const ParameterStore& of)
+    : device_(device),
+      id_(of.id_),
+      seed_(of.seed_),
+      options_(of.options_),
+      generator_(*device.engine, of.seed_),
+      steps_(of.steps_),
+      minibatches_(of.minibatches_),
+      skipped_(std::make_shared<SkipLog>()) {
+  for (const Entry& entry : of.entries_) {
+    const Tensor value(device_, entry.value.rows(), entry.value.width(), "parameter");
+    value.set(entry.value.get());
+    Entry& added = entries_.emplace_back(Entry{entry.name, value});
+    added.frozen = entry.frozen;
+    added.full_name = entry.full_name;
+  }
+}
+
 void ParameterStore::require_new(const std::string& name) const {
   if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
   throw MisuseError("parameter '" + name + "' is added twice; expected once");
@@ -155,7 +173,7 @@ Parameter ParameterStore::operator[](std::size_t number) const {
 }
 
 std::int32_t ParameterStore::number_of(const Parameter& parameter) const {
-  if (parameter.set_ != id_) {
+  if (parameter.set_ != id_ || parameter.number_ >= entries_.size()) {  // the latter, of a replica
     throw MisuseError("parameter '" + *parameter.name_ + "' of another set; expected one of " +
                       (options_.name.empty() ? "this" : "set '" + options_.name + "'"));
   }
@@ -194,6 +212,8 @@ void ParameterStore::forget_gradients() {
 
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
     : store_(std::make_shared<ParameterStore>(device, seed, std::move(options))) {}
+Parameters::Parameters(const Device& device, const Parameters& of)
+    : store_(std::make_shared<ParameterStore>(device, *of.store_)) {}
 Parameters::~Parameters() = default;
 
 Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {

@@ -83,8 +83,9 @@ const char* mpi_name_of(CallKind kind) {
 
 constexpr MpiCalls watched = {
     .version = MpiCalls::current_version,
-    .init = [](MpiGroup** world) { return outside<&MpiCalls::init>("MPI_Init_thread", world); },
-    .finalize = [] { return outside<&MpiCalls::finalize>("MPI_Finalize"); },
+    .init = [](const void* communicator,
+               MpiGroup** world) { return outside<&MpiCalls::init>("MPI_Init_thread", communicator, world); },
+    .finalize = [](MpiGroup* world) { return outside<&MpiCalls::finalize>("MPI_Finalize", world); },
     .text = nullptr,  // see mpi_text()
     .rank = [](MpiGroup* g, int* rank, int* size) { return outside<&MpiCalls::rank>("MPI_Comm_rank", g, rank, size); },
     .duplicate = [](MpiGroup* g, MpiGroup** made) { return outside<&MpiCalls::duplicate>("MPI_Comm_dup", g, made); },

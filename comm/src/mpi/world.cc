@@ -125,8 +125,14 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   void run() {
     const comm::MpiCalls& mpi = watch_.calls();
     try {
-      if (const int error = mpi.init(&world_); error == comm::already_started) {
-        throw MisuseError("MpiWorld: MPI was started before in this process; expected that it is the first to do so");
+      if (const int error = mpi.init(options_.communicator, &world_); error == comm::already_started) {
+        throw MisuseError(
+            "MpiWorld: MPI was started before in this process, and has ended or has less than MPI_THREAD_MULTIPLE; "
+            "expected that MpiWorld is the first to start it, or that level");
+      } else if (error == comm::not_started) {
+        throw MisuseError(
+            "MpiWorld: a communicator of an MPI library that is not started; expected one of the library that "
+            "windrow_mpi.so uses");
       } else if (error == comm::no_threads) {
         throw CommError("MpiWorld: MPI provides MPI_THREAD_SINGLE; expected a library with MPI_THREAD_FUNNELED");
       } else if (error != 0) {
@@ -198,7 +204,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       if (badly && !group->broken()) group->break_up({.why = "MPI has ended"}, MpiGroupState::each_member);
       group->end();
     }
-    if (!badly) watch_.calls().finalize();
+    if (!badly) watch_.calls().finalize(world_);
     if (badly) keep_groups();
   }
 

@@ -119,7 +119,7 @@ void bind_expressions(nb::module_& m) {
         if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
         return slice(x, begin, begin + static_cast<Index>(count));
       },
-      "columns"_a, "Columns of x: x[:8], x[8:16].");
+      "columns"_a, nb::sig("def __getitem__(self, columns: Slice) -> Expr"), "Columns of x: x[:8], x[8:16].");
   expr.def("__bool__", [](const Expr&) -> bool {
     throw nb::type_error("an expression as a condition; expected none, since the body runs once for all vertices");
   });

@@ -150,11 +150,12 @@ void bind_graphs(nb::module_& m) {
           nb::arg("vertex"))
       .def(
           "index", [](const OneGraph& of, const std::string& name) { return numpy_array(of.graph->index(name)); },
-          nb::arg("name"), nb::sig("def index(self, name: str) -> numpy.typing.NDArray[numpy.int32]"),
+          nb::arg("name"), nb::sig("def index(self, name: str) -> NDArray[int32]"),
           "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
           "function pulls none of this name.")
       .def(
-          "structure", &structure, nb::sig("def structure(self) -> tuple[typing.Any, typing.Any, typing.Any]"),
+          "structure", &structure,
+          nb::sig("def structure(self) -> tuple[NDArray[int32], NDArray[int32], NDArray[int32]]"),
           "Three arrays of int32: child_offsets, (vertices + 1,), and children, (edges,), as for Graphs.from_arrays(); "
           "and the kind of each vertex, (vertices,).")
       .def(
@@ -167,12 +168,17 @@ void bind_graphs(nb::module_& m) {
         return "<windrow.InputGraph, " + std::to_string(of.graph->vertices()) + " vertices, " +
                std::to_string(of.graph->levels()) + " levels>";
       });
-  nb::class_<GraphsObject>(m, "Graphs", nb::is_weak_referenceable())
-      .def(
-          "__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },
-          nb::arg("graphs") = nb::make_tuple())
+  nb::class_<GraphsObject> all(m, "Graphs", nb::is_weak_referenceable());
+  def_with_signatures(all, "__getitem__",
+                      {"def __getitem__(self, which: int) -> InputGraph",
+                       "def __getitem__(self, which: Slice | Iterable[int]) -> Self"},
+                      &item, "A graph, or Graphs of a slice or a list of numbers, which share the graphs.",
+                      nb::arg("which"));
+  all.def(
+         "__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },
+         nb::arg("graphs") = nb::make_tuple(),
+         nb::sig("def __init__(self, graphs: Graphs | InputGraph | Iterable[InputGraph] = ()) -> None"))
       .def("__len__", [](const GraphsObject& of) { return of.graphs.size(); })
-      .def("__getitem__", &item, nb::arg("which"))
       .def(
           "__add__",
           [](nb::handle self, const GraphsObject& other) {
@@ -180,7 +186,7 @@ void bind_graphs(nb::module_& m) {
             both.graphs.insert(both.graphs.end(), other.graphs.begin(), other.graphs.end());
             return new_object<GraphsObject>(self.type(), std::move(both));
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __add__(self, arg: Graphs, /) -> Self"))
       .def_prop_ro(
           "vertices",
           [](const GraphsObject& of) {
@@ -189,10 +195,14 @@ void bind_graphs(nb::module_& m) {
             return vertices;
           },
           "The number of vertices of all graphs.")
-      .def("minibatches", &minibatches, nb::arg("size"), nb::arg("shuffle") = nb::none())
+      .def("minibatches", &minibatches, nb::arg("size"), nb::arg("shuffle") = nb::none(),
+           nb::sig("def minibatches(self, size: int, shuffle: int | None = None) -> list[Self]"))
       .def_static("_from_arrays", &from_arrays, nb::arg("type"), nb::arg("function"), nb::arg("offsets"),
                   nb::arg("child_offsets"), nb::arg("children"), nb::arg("kinds").none(), nb::arg("inputs"),
-                  nb::arg("in_corpus"));
+                  nb::arg("in_corpus"),
+                  nb::sig("def _from_arrays(type: type[T], function: VertexFunction, offsets: ArrayLike, "
+                          "child_offsets: ArrayLike, children: ArrayLike, kinds: ArrayLike | None, "
+                          "inputs: dict[str, ArrayLike], in_corpus: bool) -> T"));
 }
 
 }  // namespace windrow::python

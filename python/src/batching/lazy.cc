@@ -174,7 +174,7 @@ void bind_functions(nb::module_& m) {
         if (use == nullptr) throw nb::next_overload();
         return LazyObject(concat(all, calling_line()), use);
       },
-      nb::arg("parts"));
+      nb::arg("parts"), nb::sig("def concat(parts: Iterable[LazyExpr | Parameter]) -> LazyExpr"));
   m.def(
       "embedding",
       [](const ParameterObject& table, const LazyIndexObject& row) {
@@ -191,7 +191,7 @@ void bind_functions(nb::module_& m) {
           LazyExpr result = function(terms_of(terms, use), calling_line());
           return LazyObject(std::move(result), use);
         },
-        nb::arg("terms"));
+        nb::arg("terms"), nb::sig(("def " + std::string(name) + "(terms: list[LazyExpr]) -> LazyExpr").c_str()));
   };
   using Terms = const std::vector<LazyExpr>&;
   using Line = std::source_location;
@@ -209,7 +209,7 @@ void bind_functions(nb::module_& m) {
         }
         return made;
       },
-      nb::arg("terms"));
+      nb::arg("terms"), nb::sig("def softmax(terms: list[LazyExpr]) -> list[LazyExpr]"));
   m.def(
       "weighted_sum",
       [](const nb::list& weights, const nb::list& values) {
@@ -217,7 +217,8 @@ void bind_functions(nb::module_& m) {
         LazyExpr result = weighted_sum(terms_of(weights, use), terms_of(values, use), calling_line());
         return LazyObject(std::move(result), use);
       },
-      nb::arg("weights"), nb::arg("values"));
+      nb::arg("weights"), nb::arg("values"),
+      nb::sig("def weighted_sum(weights: list[LazyExpr], values: list[LazyExpr]) -> LazyExpr"));
   m.def(
       "dot_attention",
       [](const LazyObject& query, const nb::list& keys, const nb::list& values, const nb::list& masks) {
@@ -226,7 +227,9 @@ void bind_functions(nb::module_& m) {
                                         calling_line()),
                           query.use());
       },
-      nb::arg("query"), nb::arg("keys"), nb::arg("values"), nb::arg("masks") = nb::list());
+      nb::arg("query"), nb::arg("keys"), nb::arg("values"), nb::arg("masks") = nb::list(),
+      nb::sig("def dot_attention(query: LazyExpr, keys: list[LazyExpr], values: list[LazyExpr], "
+              "masks: list[LazyExpr] = []) -> LazyExpr"));
 }
 
 }  // namespace
@@ -258,6 +261,8 @@ void bind_lazy(nb::module_& m) {
   nb::class_<LazyCellObject>(m, "LazyCell", "A computation that a program repeats. Made by LazyGraph.cell().",
                              nb::dynamic_attr())
       .def("__call__", &call_cell, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
+           nb::sig("def __call__(self, *operands: LazyExpr | Parameter | LazyIndex | None, "
+                   "list: Iterable[LazyExpr] | None = None) -> Any"),
            "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
            "that each() reads. Returns one expression, or a tuple.");
   using Body = Lent<CellBody>;
@@ -306,7 +311,9 @@ void bind_lazy(nb::module_& m) {
             new (self) LazyGraphObject(parameters.shared, options_of(training, schedule, recompute_below));
           },
           nb::arg("parameters"), nb::kw_only(), nb::arg("training") = true, nb::arg("schedule") = "agenda",
-          nb::arg("recompute_below") = 20'000'000)
+          nb::arg("recompute_below") = 20'000'000,
+          nb::sig("def __init__(self, parameters: Parameters, *, training: bool = True, schedule: Policy = 'agenda', "
+                  "recompute_below: int = 20000000) -> None"))
       .def("input", &input, nb::arg("values"), "Records a row of numbers.")
       .def(
           "constant",
@@ -323,8 +330,10 @@ void bind_lazy(nb::module_& m) {
           },
           nb::arg("width"))
       .def("parameter", &parameter, nb::arg("weight"), "The row of a parameter that has one.")
-      .def("index", &index, nb::arg("value"), "An index operand: one number, or up to four.")
-      .def("_cell", &cell, nb::arg("name"), nb::arg("body"))
+      .def("index", &index, nb::arg("value"), nb::sig("def index(self, value: int | Sequence[int]) -> LazyIndex"),
+           "An index operand: one number, or up to four.")
+      .def("_cell", &cell, nb::arg("name"), nb::arg("body"),
+           nb::sig("def _cell(self, name: str, body: Callable[[CellBody], object]) -> LazyCell"))
       .def(
           "flush",
           [](LazyGraphObject& self) {
@@ -333,6 +342,7 @@ void bind_lazy(nb::module_& m) {
           },
           "Computes everything recorded since the last flush. Does not wait for it.")
       .def("backward", &backward, nb::arg("losses"),
+           nb::sig("def backward(self, losses: LazyExpr | Iterable[LazyExpr]) -> None"),
            "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
       .def(
           "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph.clear(); }); },

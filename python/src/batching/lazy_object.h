@@ -76,11 +76,12 @@ using LazyObject = LazyHandle<LazyExpr>;
 using LazyIndexObject = LazyHandle<LazyIndex>;
 
 class LazyArgument;
+class LazyValue;
 
 /// For the operators of expression_operators.h: as LazyExprTypes, with the line of the Python program.
 struct LazyTypes {
   using Result = LazyObject;
-  using Value = LazyArgument;
+  using Value = LazyValue;
   using Input = LazyArgument;
   using Indices = LazyIndexObject;
   using IndexRef = std::reference_wrapper<const LazyIndexObject>;
@@ -129,6 +130,12 @@ class LazyArgument : ExpressionOperators<LazyTypes> {
   const LazyWeight* weight_ = nullptr;
 };
 
+/// The same, if it is an expression.
+class LazyValue : public LazyArgument {
+ public:
+  bool set(nb::handle from) { return LazyArgument::set(from) && value() != nullptr; }
+};
+
 /// Of an operand. For parameters alone, lets nanobind try the functions of parameters.
 inline std::shared_ptr<LazyUse> LazyTypes::use_of(std::initializer_list<LazyArgument> in) {
   for (const LazyArgument& operand : in) {
@@ -168,5 +175,10 @@ inline Index LazyTypes::width(const LazyArgument& x) { return LazyExprTypes::wid
 template <>
 struct nanobind::detail::type_caster<windrow::python::LazyArgument> {
   NB_TYPE_CASTER(windrow::python::LazyArgument, const_name("windrow.LazyExpr | windrow.Parameter"))
+  bool from_python(handle from, std::uint32_t, cleanup_list*) noexcept { return value.set(from); }
+};
+template <>
+struct nanobind::detail::type_caster<windrow::python::LazyValue> {
+  NB_TYPE_CASTER(windrow::python::LazyValue, const_name("windrow.LazyExpr"))
   bool from_python(handle from, std::uint32_t, cleanup_list*) noexcept { return value.set(from); }
 };

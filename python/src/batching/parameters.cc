@@ -1,8 +1,11 @@
 // Parameters, their initial values, and turns.
 #include "batching/parameters.h"
 
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 
+#include "batching/graphs.h"
 #include "ops/arrays.h"
 #include "ops/elements.h"
 
@@ -146,6 +149,18 @@ nb::list all_of(const Handle& of) {
   return list;
 }
 
+nb::object replica(nb::handle self, const Device& device) {
+  const SharedParameters of = nb::cast<const Handle&>(self).shared;
+  const InUse use(&of->parameters.device()), at_replica(&device);
+  const Turn turn(*of);
+  std::shared_ptr<Parameters> made;
+  {
+    const WithoutGil without_gil;
+    made = std::make_shared<Parameters>(device, of->parameters);
+  }
+  return new_object<Handle>(self.type(), Handle{std::make_shared<ParametersObject>(std::move(made))});
+}
+
 nb::dict skipped_steps(const Handle& of) {
   const SkippedSteps skipped = of.shared->parameters.skipped_steps();
   nb::list last;
@@ -185,13 +200,14 @@ void bind_parameter(nb::module_& m) {
           [](const ParameterObject& of) {
             return nb::make_tuple(of.parameter.type().rows.number(), of.parameter.type().width);
           },
-          "(rows, width).")
+          nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
       .def_prop_rw(
           "value",
           [](const ParameterObject& of) {
             return in_turn(of.of, [&](Parameters& set) { return Tensor(set.value(of.parameter)); });
           },
           &set_value, nb::for_setter(nb::arg("value")),
+          nb::for_setter(nb::sig("def value(self, value: ArrayLike) -> None")),
           "The value, a Tensor that steps change in place. Setting it copies an array of the same shape.")
       .def_prop_ro(
           "gradient",
@@ -202,6 +218,7 @@ void bind_parameter(nb::module_& m) {
           "The gradient of the last minibatch that was differentiated, as a new Tensor of the parameter's shape; zero "
           "where the loss does not depend on the parameter.")
       .def_prop_ro("gradient_rows", &gradient_rows,
+                   nb::for_getter(nb::sig("def gradient_rows(self) -> tuple[IntTensor, Tensor] | None")),
                    "The gradient of a table that was only looked up: the numbers of the rows that were, ascending "
                    "(IntTensor), and their gradients (Tensor). None for other gradients.")
       .def_prop_rw(
@@ -225,11 +242,18 @@ void bind_parameters(nb::module_& m) {
           [](Handle* self, const Device* device, std::uint64_t seed, std::string name, const std::string& non_finite) {
             const InUse use(device);
             ParametersOptions options{.non_finite = non_finite_of(non_finite), .name = std::move(name)};
-            new (self) Handle{std::make_shared<ParametersObject>(use.device(), seed, std::move(options))};
+            new (self) Handle{std::make_shared<ParametersObject>(
+                std::make_shared<Parameters>(use.device(), seed, std::move(options)))};
           },
-          "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail")
-      .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot")
-      .def("add", &add_value, "name"_a, "value"_a)
+          "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail",
+          nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
+                  "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
+      .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> typing.Self"),
+           "A replica for another member of a group: has the same parameters, with copies of their values, and vertex "
+           "functions of this set also serve it. See Replicas. Waits for the values.")
+      .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
+           nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"))
+      .def("add", &add_value, "name"_a, "value"_a, nb::sig("def add(self, name: str, value: ArrayLike) -> Parameter"))
       .def_prop_ro("name", [](const Handle& of) { return of.shared->parameters.name(); })
       .def_prop_ro("device", [](const Handle& of) { return Device(of.shared->parameters.device()); })
       .def("__len__", [](const Handle& of) { return of.shared->parameters.size(); })
@@ -239,7 +263,7 @@ void bind_parameters(nb::module_& m) {
             return in_turn(of.shared, [&](Parameters& set) { return ParameterObject{of.shared, set.find(name)}; });
           },
           "name"_a)
-      .def("_all", &all_of)
+      .def("_all", &all_of, nb::sig("def _all(self) -> list[Parameter]"))
       .def(
           "sgd",
           [](const Handle& of, double rate, double decay) {
@@ -280,6 +304,14 @@ void bind_parameters(nb::module_& m) {
             in_turn(of.shared, [&](Parameters& set) { set.set_gradient(parameter.parameter, gradient); });
           },
           "parameter"_a, "gradient"_a, "Replaces a gradient until the next minibatch is differentiated.")
+      .def(
+          "number_samples",
+          [](const Handle& of, std::vector<std::int32_t> numbers) {
+            in_turn(of.shared, [&](Parameters& set) { set.number_samples(std::move(numbers)); });
+          },
+          "numbers"_a,
+          "For a member of a group: the place of each sample of its next minibatch among the samples of all members. "
+          "Then a runner draws the dropout that one member with all samples would draw.")
       .def_prop_rw(
           "minibatches", [](const Handle& of) { return of.shared->parameters.minibatches(); },
           [](const Handle& of, std::uint64_t number) {
@@ -288,7 +320,7 @@ void bind_parameters(nb::module_& m) {
           nb::for_setter(nb::arg("number")),
           "The number of minibatches that were computed for training; dropout depends on it.")
       .def(
-          "skipped_steps", &skipped_steps,
+          "skipped_steps", &skipped_steps, nb::sig("def skipped_steps(self) -> SkippedSteps"),
           "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
           "the numbers and reasons of the 'last' ones.");
 }

@@ -22,10 +22,10 @@ struct Turns {
 
 /// The set and its turns.
 struct ParametersObject {
-  ParametersObject(const Device& device, std::uint64_t seed, ParametersOptions options)
-      : parameters(device, seed, std::move(options)) {}
+  explicit ParametersObject(std::shared_ptr<Parameters> of) : owned(std::move(of)), parameters(*owned) {}
 
-  Parameters parameters;
+  const std::shared_ptr<Parameters> owned;  // alone, or as a part of a model
+  Parameters& parameters;
   Turns turns;
 };
 using SharedParameters = std::shared_ptr<ParametersObject>;

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "batching/graphs.h"
+#include "batching/minibatch.h"
 #include "batching/parameters.h"
 #include "ops/arrays.h"
 
@@ -17,13 +18,6 @@ struct RunnerObject {
   std::vector<SharedParameters> sets;
   Device device;
   std::unique_ptr<Runner> runner;
-};
-
-/// A minibatch, with the sets of its runner.
-struct MinibatchObject {
-  std::vector<SharedParameters> sets;
-  Device device;
-  Minibatch minibatch;
 };
 
 std::vector<SharedParameters> sets_of(nb::handle parameters) {
@@ -216,7 +210,8 @@ void bind_stats(nb::module_& m) {
       .def_ro("schedule_ns", &RunnerStats::schedule_ns, "Host time to make layouts.")
       .def_ro("plans", &RunnerStats::plans)
       .def_ro("planned_types", &RunnerStats::planned_types)
-      .def_prop_ro("times", &times_of, "Time and bytes of steps, with the option time_steps.")
+      .def_prop_ro("times", &times_of, nb::for_getter(nb::sig("def times(self) -> dict[str, int]")),
+                   "Time and bytes of steps, with the option time_steps.")
       .def("__repr__", [](const RunnerStats& of) {
         return "<windrow.RunnerStats: " + std::to_string(of.minibatches) + " minibatches, " +
                std::to_string(of.vertices) + " vertices, " + std::to_string(of.batches) + " batches>";
@@ -237,7 +232,7 @@ void bind_minibatch(nb::module_& m) {
            "a loss that is infinite or NaN is a failure, whose cause, NotFiniteError, names the vertex.")
       .def(
           "output", &output, "name"_a, "rows"_a = nb::none(),
-          nb::sig("def output(self, name: str, rows: typing.Any = None) -> Tensor"),
+          nb::sig("def output(self, name: str, rows: ArrayLike | None = None) -> Tensor"),
           "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows`, an integer for "
           "each vertex, selects: the row of the result that a vertex has, or -1 for none.")
       .def(
@@ -288,13 +283,27 @@ void bind_runner(nb::module_& m) {
           "function"_a, "parameters"_a, "device"_a = nb::none(), nb::kw_only(), "ahead"_a = 2, "groups"_a = 8,
           "group_flops"_a = 80'000'000, "op_flops"_a = 20'000'000, "split_rows"_a = 32, "schedule"_a = "level",
           "own_types"_a = 32, "batch_rows"_a = nb::none(), "time_steps"_a = false,
-          "without"_a = std::vector<std::string>())
-      .def("run", &run, "graphs"_a, "given"_a = nb::none())
-      .def("differentiate", &differentiate, "graphs"_a, "given"_a = nb::none())
-      .def("record", &record, "graphs"_a, "outputs"_a, "given"_a = nb::none())
-      .def("backward", &backward, "minibatch"_a, "gradients"_a, nb::kw_only(), "add"_a = false)
+          "without"_a = std::vector<std::string>(),
+          nb::sig("def __init__(self, function: VertexFunction, parameters: Parameters | Iterable[Parameters], "
+                  "device: Device | None = None, *, ahead: int = 2, groups: int = 8, group_flops: int = 80000000, "
+                  "op_flops: int = 20000000, split_rows: int = 32, schedule: Policy = 'level', own_types: int = 32, "
+                  "batch_rows: int | None = None, time_steps: bool = False, without: Sequence[str] = []) -> None"))
+      .def("run", &run, "graphs"_a, "given"_a = nb::none(),
+           nb::sig("def run(self, graphs: Graphs | InputGraph | Iterable[InputGraph], "
+                   "given: dict[str, Given] | None = None) -> Minibatch"))
+      .def("differentiate", &differentiate, "graphs"_a, "given"_a = nb::none(),
+           nb::sig("def differentiate(self, graphs: Graphs | InputGraph | Iterable[InputGraph], "
+                   "given: dict[str, Given] | None = None) -> Minibatch"))
+      .def("record", &record, "graphs"_a, "outputs"_a, "given"_a = nb::none(),
+           nb::sig("def record(self, graphs: Graphs | InputGraph | Iterable[InputGraph], "
+                   "outputs: Sequence[str] | dict[str, ArrayLike | None], given: dict[str, Given] | None = None) "
+                   "-> Minibatch"))
+      .def("backward", &backward, "minibatch"_a, "gradients"_a, nb::kw_only(), "add"_a = false,
+           nb::sig("def backward(self, minibatch: Minibatch, gradients: dict[str, ArrayLike], *, add: bool = False) "
+                   "-> None"))
       .def("forget", [](RunnerObject& of) { in_turn_of_all(of, [&] { of.runner->forget(); }); })
-      .def("_grouped", &grouped, "graphs"_a)
+      .def("_grouped", &grouped, "graphs"_a,
+           nb::sig("def _grouped(self, graphs: Graphs | InputGraph | Iterable[InputGraph]) -> GroupedMinibatch"))
       .def("stats", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->stats(); }); })
       .def("describe", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->describe(); }); });
 }

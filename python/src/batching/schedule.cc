@@ -33,7 +33,8 @@ void bind_schedule(nb::module_& m) {
                                   .child_begin = Column(child_offsets, "child_offsets", 1).all(),
                                   .children = Column(children, "children", 1).all()};
           },
-          "type"_a, "child_offsets"_a, "children"_a)
+          "type"_a, "child_offsets"_a, "children"_a,
+          nb::sig("def __init__(self, type: ArrayLike, child_offsets: ArrayLike, children: ArrayLike) -> None"))
       .def_prop_ro("vertices", &TypedGraph::vertices)
       .def_ro("types", &TypedGraph::types, "The number of types.")
       .def_ro("type", &TypedGraph::type, "Of each vertex.")
@@ -41,7 +42,8 @@ void bind_schedule(nb::module_& m) {
       .def_ro("children", &TypedGraph::children);
   nb::class_<Schedule>(m, "Schedule", "In which batches vertices are computed. Made by make_schedule().")
       .def_ro("order", &Schedule::order, "Each vertex once, after all its children.")
-      .def_prop_ro("batches", &batches_of, "For each batch its type, and its range in `order`: (type, begin, end).")
+      .def_prop_ro("batches", &batches_of, nb::for_getter(nb::sig("def batches(self) -> list[tuple[int, int, int]]")),
+                   "For each batch its type, and its range in `order`: (type, begin, end).")
       .def_prop_ro("mean_width", &Schedule::mean_width, "Vertices per batch.")
       .def("__len__", [](const Schedule& of) { return of.batches.size(); });
   m.def(
@@ -52,6 +54,7 @@ void bind_schedule(nb::module_& m) {
         return make_schedule(graph, how);
       },
       "graph"_a, "policy"_a = "level",
+      nb::sig("def make_schedule(graph: TypedGraph, policy: Policy = 'level') -> Schedule"),
       "Divides a graph into batches of vertices of one type that do not depend on each other. `policy` is 'level', "
       "'depth', 'agenda', 'complete' or 'serial'.");
   m.def("fewest_batches", &fewest_batches, "graph"_a, "A lower bound on the number of batches of any schedule.");

@@ -127,20 +127,25 @@ void bind_vertex_function(nb::module_& m) {
            "Combines functions into one with several kinds. States, inputs and outputs of the same name are the same "
            "thing.")
       .def_static("_trace", &traced, nb::arg("type"), nb::arg("name"), nb::arg("arity").none(), nb::arg("fixed"),
-                  nb::arg("per_edge"), nb::arg("body"))
+                  nb::arg("per_edge"), nb::arg("body"),
+                  nb::sig("def _trace(type: type[T], name: str, arity: int | None, fixed: int, per_edge: int, "
+                          "body: Callable[[Vertex], object]) -> T"))
       .def_prop_ro("name", &VertexFunction::name)
       .def_prop_ro("kinds", &VertexFunction::kinds, "The number of kinds.")
       .def_prop_ro("inputs", &inputs_of,
+                   nb::for_getter(nb::sig("def inputs(self) -> dict[str, tuple[Literal['values', 'index', "
+                                          "'optional index'], Literal['vertices', 'edges'], int]]")),
                    "The inputs that graphs need: for each name 'values', 'index' or 'optional index', whether "
                    "'vertices' or 'edges' have it, and the width.")
       .def_prop_ro(
           "states", [](const VertexFunction& of) { return names_of(ir::function_of(of).states); },
-          "The name and width of each state.")
+          nb::for_getter(nb::sig("def states(self) -> list[tuple[str, int]]")), "The name and width of each state.")
       .def_prop_ro(
           "outputs", [](const VertexFunction& of) { return names_of(ir::function_of(of).outputs); },
-          "The name and width of each output.")
+          nb::for_getter(nb::sig("def outputs(self) -> list[tuple[str, int]]")), "The name and width of each output.")
       .def_prop_ro(
           "tensors", [](const VertexFunction& of) { return names_of(ir::function_of(of).tensors); },
+          nb::for_getter(nb::sig("def tensors(self) -> list[tuple[str, int]]")),
           "The name and width of each tensor that is given to each call of a runner.");
 }
 

@@ -221,9 +221,9 @@ void bind_engine(nb::module_& m) {
              nb::arg("mutate") = nb::none(), nb::arg("overwrite") = nb::none(), nb::arg("commute") = nb::none(),
              nb::arg("name") = "", nb::arg("priority") = 0, nb::arg("stop") = nb::none(),
              nb::arg("deadline") = nb::none(), nb::arg("run_always") = false,
-             nb::sig("def push(self, function: collections.abc.Callable[[], object], *, read: object = None, "
-                     "mutate: object = None, overwrite: object = None, commute: object = None, name: str = '', "
-                     "priority: int = 0, stop: Stop | None = None, deadline: float | None = None, "
+             nb::sig("def push(self, function: Callable[[], object], *, read: Access = None, mutate: Access = None, "
+                     "overwrite: Access = None, commute: Access = None, name: str = '', priority: int = 0, stop: Stop "
+                     "| None = None, deadline: float | None = None, "
                      "run_always: bool = False) -> None"),
              about_push);
   engine.def("wait_all", &wait_for_all, nb::arg("timeout") = nb::none(), about_wait_all);
@@ -237,8 +237,11 @@ void bind_engine(nb::module_& m) {
   engine.def_prop_ro(
       "workers", [](EngineObject& of) { return of.share()->workers(); }, "The number of threads.");
   engine.def_prop_ro("closed", &EngineObject::closed);
-  engine.def("_wait", &wait, nb::arg("reads"), nb::arg("mutates").none(), nb::arg("timeout").none());
-  engine.def("_when_ready", &when_ready, nb::arg("vars"), nb::arg("callback"));
+  engine.def("_wait", &wait, nb::arg("reads"), nb::arg("mutates").none(), nb::arg("timeout").none(),
+             nb::sig("def _wait(self, reads: Iterable[Access], mutates: Access, timeout: float | None) -> bool"));
+  engine.def("_when_ready", &when_ready, nb::arg("vars"), nb::arg("callback"),
+             nb::sig("def _when_ready(self, vars: Iterable[Access], callback: Callable[[BaseException | None], None]) "
+                     "-> None"));
   engine.def("_trace_start", [](EngineObject& of) { with_trace(of, [](Trace trace) { trace.start(); }); });
   engine.def("_trace_stop", [](EngineObject& of) { with_trace(of, [](Trace trace) { trace.stop(); }); });
   engine.def(

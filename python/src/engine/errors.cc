@@ -3,6 +3,7 @@
 
 #include "python.h"
 #include "windrow/batching/runner.h"
+#include "windrow/comm/communicator.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/internal/weak_op_error.h"
 #include "windrow/memory/allocator.h"
@@ -90,6 +91,9 @@ nb::object exception_of(const std::exception& error) {
   if (dynamic_cast<const NotFiniteError*>(&error)) return new_exception("NotFiniteError", error.what());
   if (dynamic_cast<const FileError*>(&error)) return new_exception("FileError", error.what());
   if (dynamic_cast<const DataError*>(&error)) return new_exception("DataError", error.what());
+  if (dynamic_cast<const AbortError*>(&error)) return new_exception("AbortError", error.what());
+  if (dynamic_cast<const PeerError*>(&error)) return new_exception("PeerError", error.what());
+  if (dynamic_cast<const CommError*>(&error)) return new_exception("CommError", error.what());
   if (dynamic_cast<const Error*>(&error)) return new_exception("Error", error.what());
   return nb::steal(PyObject_CallFunction(PyExc_RuntimeError, "s", error.what()));
 }

@@ -59,13 +59,13 @@ void bind_graph(nb::module_& m) {
       .def(
           "launch", [](const GraphObject& of) { of.graph.launch(calling_line()); },
           "Launches the ops, which are ordered after earlier ops as if they were pushed now.")
-      .def("append", &append, nb::arg("body"),
-           nb::sig("def append(self, body: collections.abc.Callable[[], object]) -> None"),
+      .def("append", &append, nb::arg("body"), nb::sig("def append(self, body: Callable[[], object]) -> None"),
            "Captures what ``body`` pushes after the existing ops; later launches run them, too.")
       .def("__len__", [](const GraphObject& of) { return of.graph.size(); })
       .def(
           "dot", [](const GraphObject& of) { return of.graph.dot(); }, "The graph in the language of Graphviz.");
-  m.def("_capture", &graph_of, nb::arg("engine"), nb::arg("body"), nb::arg("name"));
+  m.def("_capture", &graph_of, nb::arg("engine"), nb::arg("body"), nb::arg("name"),
+        nb::sig("def _capture(engine: Engine, body: Callable[[], object], name: str) -> Graph"));
 }
 
 }  // namespace windrow::python

@@ -35,6 +35,11 @@ class InUse {
 /// The host of an engine: made by the first call.
 const Device& host_of(const EngineObject& engine);
 
+/// Of the __exit__ of a with block that handles no exception.
+constexpr const char* signature_of_exit =
+    "def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, "
+    "traceback: TracebackType | None, /) -> None";
+
 /// A new tensor of the shape and elements of `data`: nested lists, numbers, or an array. `type` is "float32", "int32",
 /// or empty, for the one that suits the data. Copies. Throws MisuseError for more than two dimensions and for numbers
 /// beyond int32, TypeError for other objects.

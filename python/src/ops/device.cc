@@ -56,7 +56,8 @@ void bind_devices(nb::module_& m) {
   nb::class_<Device>(m, "Device", "Where tensors lie and their ops run. Made by windrow.host().")
       .def_prop_ro("name", [](const Device& device) { return device.name; })
       .def(
-          "__eq__", [](const Device& a, const Device& b) { return same(a, b); }, nb::is_operator())
+          "__eq__", [](const Device& a, const Device& b) { return same(a, b); }, nb::is_operator(),
+          nb::sig("def __eq__(self, arg: object, /) -> bool"))
       .def("__hash__", [](const Device& device) { return std::hash<const void*>()(device.memory.get()); })
       .def("__repr__", [](const Device& device) { return "<windrow.Device " + device.name + ">"; });
   m.def(

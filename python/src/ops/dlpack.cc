@@ -270,6 +270,8 @@ void bind_exchange(nb::class_<TensorOf<T>>& tensor) {
       .def(
           "__dlpack__", &dlpack<T>, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
           "dl_device"_a = nb::none(), "copy"_a = nb::none(),
+          nb::sig("def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None, "
+                  "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType"),
           "A view of the memory for other libraries: numpy.from_dlpack(x), torch.from_dlpack(x). Waits for the earlier "
           "ops that write the tensor. Later ops and what is done through the view are not ordered: see edit().")
       .def(
@@ -281,13 +283,20 @@ template void bind_exchange(nb::class_<IntTensor>&);
 
 void bind_dlpack(nb::module_& m) {
   using nb::literals::operator""_a;
-  m.def(
-      "from_dlpack", &from_dlpack, "x"_a, nb::kw_only(), "device"_a = nb::none(), "copy"_a = nb::none(),
-      "name"_a = "tensor",
+  def_with_signatures(
+      m, "from_dlpack",
+      {"def from_dlpack(x: FloatArray, *, device: Device | None = None, "
+       "copy: bool | None = None, name: str = 'tensor') -> Tensor",
+       "def from_dlpack(x: IntArray, *, device: Device | None = None, "
+       "copy: bool | None = None, name: str = 'tensor') -> IntTensor",
+       "def from_dlpack(x: HasDlpack, *, device: Device | None = None, copy: bool | None = None, "
+       "name: str = 'tensor') -> Tensor | IntTensor"},
+      &from_dlpack,
       "A tensor that shares the memory of an array of another library, in rows of float32 or int32; the memory is "
       "released after the last op on the tensor. Arrays of other types or layouts, and those that must not be written, "
       "are copied, as by tensor(); with copy=False, they raise BufferError. With copy=True, always copies. What is "
-      "done with the array later is not ordered with ops on the tensor: see Tensor.edit().");
+      "done with the array later is not ordered with ops on the tensor: see Tensor.edit().",
+      "x"_a, nb::kw_only(), "device"_a = nb::none(), "copy"_a = nb::none(), "name"_a = "tensor");
 }
 
 }  // namespace windrow::python

@@ -19,9 +19,9 @@ namespace windrow::python {
 /// The docstring of a function of expression_operators.h.
 const char* doc_of(std::string_view name);
 
-/// Functions of `m`, without operators such as +.
+/// Functions of `m`, without operators such as +. `kind` is the name of Types::Value in Python.
 template <class Types>
-void bind_operator_functions(nb::module_& m) {
+void bind_operator_functions(nb::module_& m, const std::string& kind) {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
   using Indices = typename Types::Indices;
@@ -29,12 +29,22 @@ void bind_operator_functions(nb::module_& m) {
   const auto def = [&m](const char* name, auto function, const auto&... arguments) {
     m.def(name, function, arguments..., doc_of(name));
   };
+  const auto def_of_operands = [&](const char* name, auto function) {
+    if constexpr (std::is_same_v<Value, Input>) {
+      def(name, function, "x"_a, "y"_a);
+    } else {  // one of them may be a parameter
+      const std::string head = "def " + std::string(name) + "(x: ", last = ") -> " + kind;
+      def_with_signatures(m, name,
+                          {(head + kind + ", y: " + kind + " | Parameter" + last).c_str(),
+                           (head + "Parameter, y: " + kind + last).c_str()},
+                          function, doc_of(name), "x"_a, "y"_a);
+    }
+  };
 #define WINDROW_BIND_OF_A_VALUE(T, name) \
   def(                                   \
       #name, [](const Value& x) { return name(x); }, "x"_a);
 #define WINDROW_BIND_OF_OPERANDS(T, name) \
-  def(                                    \
-      #name, [](const Input& x, const Input& y) { return name(x, y); }, "x"_a, "y"_a);
+  def_of_operands(#name, [](const Input& x, const Input& y) { return name(x, y); });
 #define WINDROW_BIND_OF_AN_INDEX(T, name) \
   def(                                    \
       #name, [](const Value& x, const Indices& index) { return name(x, index); }, "x"_a, "index"_a);
@@ -125,7 +135,7 @@ template <class Types, class Class>
 void bind_operators(nb::module_& m, Class& of) {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
-  bind_operator_functions<Types>(m);
+  bind_operator_functions<Types>(m, nb::cast<std::string>(of.attr("__name__")));
   const auto def = [&of](const char* name, auto function) { of.def(name, function, nb::is_operator()); };
   def("__add__", [](const Input& x, const Input& y) { return x + y; });
   def("__add__", [](const Value& x, double y) { return x + y; });

@@ -41,12 +41,15 @@ void bind_tape(nb::module_& m) {
       "with block, the operators of this thread are noted; backward() computes the gradients. For "
       "one backward pass.")
       .def(nb::init<const Device*>(), "device"_a = nb::none())
-      .def("__enter__",
-           [](nb::object self) {
-             nb::cast<TapeObject&>(self).enter();
-             return self;
-           })
-      .def("__exit__", [](TapeObject& tape, const nb::args&) { tape.exit(); })
+      .def(
+          "__enter__",
+          [](nb::object self) {
+            nb::cast<TapeObject&>(self).enter();
+            return self;
+          },
+          nb::sig("def __enter__(self) -> Self"))
+      .def(
+          "__exit__", [](TapeObject& tape, const nb::args&) { tape.exit(); }, nb::sig(signature_of_exit))
       .def(
           "watch",
           [](TapeObject& tape, const nb::args& tensors) {
@@ -55,6 +58,7 @@ void bind_tape(nb::module_& m) {
             }
             for (const nb::handle tensor : tensors) tape.tape().watch(nb::cast<const Tensor&>(tensor));
           },
+          nb::sig("def watch(self, *tensors: Tensor) -> None"),
           "Asks for the gradients of tensors. They must not be views of a part, and not yet used in the with block.")
       .def(
           "backward", [](TapeObject& tape, const Tensor& loss) { tape.tape().backward(loss, calling_line()); },
@@ -195,8 +199,13 @@ void bind_static(nb::module_& m) {
                 StaticObject(device, std::move(function),
                              {.order = order_of(order), .most_recordings = most_recordings, .name = OpName(name)});
           },
-          "device"_a.none(), "function"_a, "order"_a, "most_recordings"_a, "name"_a)
-      .def("__call__", &StaticObject::operator(), "arguments"_a, "key"_a)
+          "device"_a.none(), "function"_a, "order"_a, "most_recordings"_a, "name"_a,
+          nb::sig(
+              "def __init__(self, device: Device | None, function: Callable[..., Tensor | Sequence[Tensor] | None], "
+              "order: str, most_recordings: int, name: str) -> None"))
+      .def("__call__", &StaticObject::operator(), "arguments"_a, "key"_a,
+           nb::sig("def __call__(self, arguments: tuple[Tensor | IntTensor, ...], key: int) "
+                   "-> Tensor | tuple[Tensor, ...] | None"))
       .def("stats", &StaticObject::stats);
 }
 

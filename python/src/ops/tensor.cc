@@ -17,6 +17,11 @@ template <class T>
 constexpr const char* type_name = std::is_same_v<T, float> ? "float32" : "int32";
 template <class T>
 constexpr const char* class_name = std::is_same_v<T, float> ? "Tensor" : "IntTensor";
+/// Its elements in Python.
+template <class T>
+constexpr const char* number_name = std::is_same_v<T, float> ? "float" : "int";
+template <class T>
+const std::string array_name = std::string("NDArray[") + type_name<T> + "]";
 
 template <class T>
 std::string shape_of(const TensorOf<T>& tensor) {
@@ -175,10 +180,10 @@ class Edit {
 template <class T>
 void bind_edit(nb::module_& m, const char* name) {
   nb::class_<Edit<T>>(m, name, "A tensor that Python writes in a with block. Made by Tensor.edit().")
-      .def("__enter__", &Edit<T>::enter)
+      .def("__enter__", &Edit<T>::enter, nb::sig(("def __enter__(self) -> " + array_name<T>).c_str()))
       .def(
           "__exit__", [](Edit<T>& edit, nb::handle, nb::handle, nb::handle) { edit.exit(); }, nb::arg().none(),
-          nb::arg().none(), nb::arg().none());
+          nb::arg().none(), nb::arg().none(), nb::sig(signature_of_exit));
 }
 
 template <class T>
@@ -187,20 +192,25 @@ void bind(nb::module_& m, const char* doc) {
   tensor.def_prop_ro("rows", &TensorOf<T>::rows, "The number of rows.")
       .def_prop_ro("width", &TensorOf<T>::width, "The number of columns.")
       .def_prop_ro(
-          "shape", [](const TensorOf<T>& t) { return nb::make_tuple(t.rows(), t.width()); }, "(rows, width).")
+          "shape", [](const TensorOf<T>& t) { return nb::make_tuple(t.rows(), t.width()); },
+          nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
       .def_prop_ro(
           "ndim", [](const TensorOf<T>&) { return 2; }, "2.")
       .def_prop_ro(
-          "dtype", [](const TensorOf<T>&) { return type_name<T>; }, "'float32' or 'int32'.")
+          "dtype", [](const TensorOf<T>&) { return type_name<T>; },
+          nb::for_getter(nb::sig((std::string("def dtype(self) -> Literal['") + type_name<T> + "']").c_str())),
+          "'float32' or 'int32'.")
       .def_prop_ro(
           "device", [](const TensorOf<T>& t) { return InUse(t).device(); }, "Where the memory lies.")
       .def_prop_ro("var", &TensorOf<T>::var, "The variable that orders the ops on the tensor and all views of it.")
-      .def("set", &set<T>, "data"_a, "Pushes an op that writes the elements: data of the same shape, as for tensor().")
-      .def("tolist", &list_of<T>, "The elements as a list of rows. Waits for the ops that write them.")
+      .def("set", &set<T>, "data"_a, nb::sig("def set(self, data: ArrayLike) -> None"),
+           "Pushes an op that writes the elements: data of the same shape, as for tensor().")
+      .def("tolist", &list_of<T>,
+           nb::sig((std::string("def tolist(self) -> list[list[") + number_name<T> + "]]").c_str()),
+           "The elements as a list of rows. Waits for the ops that write them.")
       .def("item", &item<T>, "The element of a tensor of 1 x 1. Waits for the ops that write it.")
-      .def("numpy", &numpy<T>, "A NumPy array with a copy of the elements. Waits for the ops that write them.")
-      .def("__array__", &array<T>, "dtype"_a = nb::none(), "copy"_a = nb::none(),
-           "A NumPy array that shares the memory, for numpy.asarray(). As __dlpack__().")
+      .def("numpy", &numpy<T>, nb::sig(("def numpy(self) -> " + array_name<T>).c_str()),
+           "A NumPy array with a copy of the elements. Waits for the ops that write them.")
       .def(
           "edit", [](const TensorOf<T>& t) { return Edit<T>(t); },
           "For a with block in which Python writes the elements: `with x.edit() as array: array[:] = 0`. Waits for all "
@@ -209,10 +219,17 @@ void bind(nb::module_& m, const char* doc) {
           "function: `engine.push(f, mutate=x)`; in f, edit() does not wait, and neither do numpy.from_dlpack(x) and "
           "numpy.asarray(x).")
       .def("__getitem__", &part_of<T>,
+           nb::sig((std::string("def __getitem__(self, part: Part, /) -> ") + class_name<T>).c_str()),
            "A view of rows, x[2:5] or x[-1], of columns, x[:, 0:3], or of both. Steps must be 1.")
       .def("__len__", &TensorOf<T>::rows)
       .def("__repr__",
            [](const TensorOf<T>& t) { return std::string("<windrow.") + class_name<T> + " " + shape_of(t) + ">"; });
+  def_with_signatures(
+      tensor, "__array__",
+      {("def __array__(self, dtype: None = None, copy: bool | None = None) -> " + array_name<T>).c_str(),
+       "def __array__(self, dtype: DTypeLike, copy: bool | None = None) -> NDArray[Any]"},
+      &array<T>, "A NumPy array that shares the memory, for numpy.asarray(). As __dlpack__().", "dtype"_a = nb::none(),
+      "copy"_a = nb::none());
   bind_exchange(tensor);
 }
 
@@ -263,16 +280,41 @@ void bind_tensors(nb::module_& m) {
               "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
               "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them.");
   bind<std::int32_t>(m, "Rows of int32 elements, for indices such as labels and rows of a table. See Tensor.");
-  m.def("empty", &empty, "rows"_a, "width"_a, "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor",
-        "A new tensor that no op has written yet. Takes memory when one does.");
-  m.def("full", &full, "rows"_a, "width"_a, "value"_a, "device"_a = nb::none(), "dtype"_a = "float32",
-        "name"_a = "tensor", "A new tensor whose elements all have one value.");
-  m.def(
-      "tensor", &tensor_of, "data"_a, "device"_a = nb::none(), "name"_a = "tensor", nb::kw_only(), "dtype"_a = "",
+  def_with_signatures(
+      m, "empty",
+      {"def empty(rows: int, width: int, device: Device | None = None, dtype: Literal['float32'] = 'float32', "
+       "name: str = 'tensor') -> Tensor",
+       "def empty(rows: int, width: int, device: Device | None = None, *, dtype: Literal['int32'], "
+       "name: str = 'tensor') -> IntTensor"},
+      &empty, "A new tensor that no op has written yet. Takes memory when one does.", "rows"_a, "width"_a,
+      "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor");
+  def_with_signatures(m, "full",
+                      {"def full(rows: int, width: int, value: float, device: Device | None = None, "
+                       "dtype: Literal['float32'] = 'float32', name: str = 'tensor') -> Tensor",
+                       "def full(rows: int, width: int, value: float, device: Device | None = None, *, "
+                       "dtype: Literal['int32'], name: str = 'tensor') -> IntTensor"},
+                      &full, "A new tensor whose elements all have one value.", "rows"_a, "width"_a, "value"_a,
+                      "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor");
+  def_with_signatures(
+      m, "tensor",
+      {"def tensor(data: FloatArray, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal['', 'float32'] = '') -> Tensor",
+       "def tensor(data: Integers, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal['', 'int32'] = '') -> IntTensor",
+       "def tensor(data: Floats, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal['', 'float32'] = '') -> Tensor",
+       "def tensor(data: ArrayLike, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal['float32']) -> Tensor",
+       "def tensor(data: ArrayLike, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal['int32']) -> IntTensor",
+       "def tensor(data: ArrayLike, device: Device | None = None, name: str = 'tensor', *, "
+       "dtype: Literal[''] = '') -> Tensor | IntTensor"},
+      &tensor_of,
       "A new tensor with a copy of the data: a number (1 x 1), a list of numbers (1 x n), a list of rows, or an array "
       "of at most two dimensions with DLPack, the buffer protocol or NumPy's array interface. Floats give a Tensor; "
       "integers and bools an IntTensor, unless dtype is 'float32'. Raises MisuseError for more dimensions, rows of "
-      "different lengths, and integers beyond int32.");
+      "different lengths, and integers beyond int32.",
+      "data"_a, "device"_a = nb::none(), "name"_a = "tensor", nb::kw_only(), "dtype"_a = "");
 }
 
 }  // namespace windrow::python

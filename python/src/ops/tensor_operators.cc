@@ -44,7 +44,7 @@ void bind_with_arrays(nb::class_<Tensor>& tensor) {
   const auto def = [&tensor](const char* name, auto function) {
     tensor.def(
         name, [function](const Tensor& x, const nb::object& y) { return function(Array(x), Array(beside(x, y))); },
-        nb::is_operator());
+        nb::is_operator(), nb::sig(("def " + std::string(name) + "(self, arg: Array, /) -> Tensor").c_str()));
   };
   def("__add__", [](const Array& x, const Array& y) { return x + y; });
   def("__radd__", [](const Array& y, const Array& x) { return x + y; });
@@ -78,7 +78,7 @@ void bind_others(nb::module_& m) {
         if (in.empty()) throw MisuseError("concat of nothing; expected one value or more");
         return apply_to_tensors(op::concat, {.in = std::move(in)});
       },
-      doc_of("concat"));
+      nb::sig("def concat(*parts: Tensor) -> Tensor"), doc_of("concat"));
   m.def(
       "mean",
       [](const Array& x) {

@@ -1,8 +1,8 @@
 // Checkpoints: the same files as those of C++ programs.
+#include "training/checkpoints.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
-
-#include <mutex>
 
 #include "batching/graphs.h"
 #include "ops/arrays.h"
@@ -11,12 +11,6 @@
 
 namespace windrow::python {
 namespace {
-
-/// A writer, whose calls must not overlap. Their order is that of the mutex.
-struct WriterObject {
-  CheckpointWriter writer;
-  std::mutex mutex;
-};
 
 nb::object object_of(const RecordValue& value);
 
@@ -155,7 +149,7 @@ void bind_saved(nb::module_& m) {
       .def_ro("step", &SavedCheckpoint::step)
       .def_prop_ro(
           "record", [](const SavedCheckpoint& of) { return dict_of(of.document); },
-          "The records of the checkpoint, as a dict.")
+          nb::for_getter(nb::sig("def record(self) -> dict[str, Any]")), "The records of the checkpoint, as a dict.")
       .def_prop_ro(
           "names",
           [](const SavedCheckpoint& of) {
@@ -164,7 +158,7 @@ void bind_saved(nb::module_& m) {
             return names;
           },
           "The names of its tensors.")
-      .def("tensor", &tensor, "name"_a, nb::sig("def tensor(self, name: str) -> numpy.typing.NDArray[typing.Any]"),
+      .def("tensor", &tensor, "name"_a, nb::sig("def tensor(self, name: str) -> NDArray[Any]"),
            "Reads a tensor. Raises FileError if there is none of that name.")
       .def(
           "restore",
@@ -222,7 +216,8 @@ void bind_checkpoints(nb::module_& m) {
             new (self) WriterObject{CheckpointWriter(path, {.keep = keep, .resume = resume}), {}};
           },
           "path"_a, nb::kw_only(), "keep"_a = 3, "resume"_a = false)
-      .def("_write", &write, "step"_a, "snapshot"_a, "record"_a);
+      .def("_write", &write, "step"_a, "snapshot"_a, "record"_a,
+           nb::sig("def _write(self, step: int, snapshot: Snapshot, record: dict[str, Any]) -> None"));
   nb::class_<CheckpointFolder>(m, "CheckpointFolder", "The checkpoints in a folder, for reading.")
       .def(
           "__init__", [](CheckpointFolder* self, const std::string& path) { new (self) CheckpointFolder(path); },

@@ -105,7 +105,8 @@ void bind_vocabulary(nb::module_& m) {
             for (const nb::handle word : nb::iter(words)) counts.add(nb::cast<std::string>(word));
             new (self) VocabularyObject(Vocabulary(counts, at_least));
           },
-          "words"_a, "at_least"_a = 1, "Of the words that occur at least so many times.")
+          "words"_a, "at_least"_a = 1, nb::sig("def __init__(self, words: Iterable[str], at_least: int = 1) -> None"),
+          "Of the words that occur at least so many times.")
       .def("__len__", [](const VocabularyObject& of) { return of.vocabulary.size(); })
       .def(
           "__getitem__", [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word); },
@@ -191,7 +192,10 @@ void bind_datasets(nb::module_& m) {
             if (what == "relations") return vocabulary_of_sentences(of, at_least, &DependencySentence::relations);
             throw MisuseError("vocabulary of '" + what + "'; expected 'words', 'tags' or 'relations'");
           },
-          "what"_a = "words", "at_least"_a = 1, "The vocabulary of 'words', 'tags' or 'relations'.")
+          "what"_a = "words", "at_least"_a = 1,
+          nb::sig("def vocabulary(self, what: Literal['words', 'tags', 'relations'] = 'words', at_least: int = 1) "
+                  "-> Vocabulary"),
+          "The vocabulary of 'words', 'tags' or 'relations'.")
       .def(
           "_graphs",
           [](const DependencyTreebank& of, const VertexFunction& function, const VocabularyObject* words,

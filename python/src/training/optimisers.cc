@@ -86,18 +86,20 @@ void bind_rates(nb::module_& m) {
   nb::class_<LearningRate>(m, "LearningRate",
                            "The learning rate of each step, counted from 0. Immutable. A number converts to one.")
       .def(nb::init<double>(), "rate"_a)
-      .def(nb::init_implicit<double>())
       .def_static("steps", &LearningRate::steps, "rate"_a, "every"_a, "factor"_a,
                   "Multiplies the rate by `factor` after each `every` steps.")
       .def_static("cosine", &LearningRate::cosine, "rate"_a, "steps"_a, "least"_a = 0.0,
                   "From `rate` along half a cosine to `least` at step `steps`, and `least` from then on.")
       .def_static("warm_up", &LearningRate::warm_up, "steps"_a, "then"_a,
+                  nb::sig("def warm_up(steps: int, then: float | LearningRate) -> LearningRate"),
                   "Linear up to then(0) in the first `steps` steps; then(step - steps) afterwards.")
       .def_static("from_function", &rate_of, "function"_a,
+                  nb::sig("def from_function(function: Callable[[int], float]) -> LearningRate"),
                   "Any pure function of the step. It is called when a step runs, on any thread; if it raises, the step "
                   "fails.")
       .def(
           "__call__", [](const LearningRate& of, std::uint64_t step) { return of(step); }, "step"_a);
+  nb::implicitly_convertible<double, LearningRate>();
   nb::class_<Plateau>(m, "Plateau",
                       "Lowers the learning rate when a measure of the validation set no longer improves: "
                       "optimiser.scale_rate(plateau.report(loss)).")
@@ -177,7 +179,10 @@ void bind_optimisers(nb::module_& m) {
                                                                method_of(method, a, b, epsilon, nesterov), options)};
           },
           "parameters"_a, "method"_a, "a"_a, "b"_a, "epsilon"_a, "nesterov"_a, "rate"_a.none(), "penalty"_a, "decay"_a,
-          "clip_norm"_a.none(), "clip_value"_a.none(), "accumulate"_a, "tables"_a)
+          "clip_norm"_a.none(), "clip_value"_a.none(), "accumulate"_a, "tables"_a,
+          nb::sig("def __init__(self, parameters: Parameters, method: str, a: float, b: float, epsilon: float, "
+                  "nesterov: bool, rate: float | LearningRate | None, penalty: float, decay: float, "
+                  "clip_norm: float | None, clip_value: float | None, accumulate: int, tables: str) -> None"))
       .def(
           "set",
           [](OptimiserObject& of, const ParameterObject& parameter, double rate_factor, double penalty_factor,

@@ -10,7 +10,7 @@ namespace windrow::python {
 /// An optimiser, with the set that it refers to, which must end later.
 struct OptimiserObject {
   SharedParameters set;
-  std::unique_ptr<Optimiser> optimiser;
+  std::shared_ptr<Optimiser> optimiser;
 };
 
 struct AveragesObject {

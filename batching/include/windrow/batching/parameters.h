@@ -74,6 +74,11 @@ class Parameters {
  public:
   /// Initial values are drawn with this seed, in the order in which parameters are added.
   Parameters(const Device& device, std::uint64_t seed, ParametersOptions options = {});
+  /// A replica for another member of a group (data_parallel.h): has the parameters that `of` has at present, with
+  /// copies of their values, and draws the same dropout. Vertex functions and handles of `of` also serve the replica,
+  /// so both cannot be in one ParameterSets. Parameters that are added later belong to one of both only. Waits for the
+  /// values.
+  Parameters(const Device& device, const Parameters& of);
   ~Parameters();
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;

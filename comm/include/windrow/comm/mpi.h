@@ -52,9 +52,16 @@ struct MpiOptions {
   /// If this number times the number of members exceeds 8 KB, or is 0, no call is eager. The same at all members: see
   /// MpiWorld::group().
   std::size_t eager_bytes = 4096;
+  /// The address of an MPI_Comm of the program, whose processes are then the world; null: all processes. The program
+  /// may free it when the MpiWorld has been made.
+  const void* communicator = nullptr;
 };
 
-/// MPI in this process. An owner. A process can have only one in its life, because MPI can be started only once.
+/// MPI in this process. An owner. Unless the program has started MPI itself, a process can have only one in its life,
+/// because MPI can be started only once.
+///
+/// A program may start MPI with MPI_THREAD_MULTIPLE, as Python's mpi4py does, make communicators, and call MPI beside
+/// this object. Then it also ends MPI, after this object: all processes make MpiWorld objects in the same order.
 ///
 /// A thread of its own starts MPI and makes all calls. So MPI_THREAD_FUNNELED suffices with every running policy, and
 /// no worker of an engine waits. The thread begins collectives in the order of calls. A small collective, the
@@ -69,11 +76,14 @@ struct MpiOptions {
 /// finalised either if a member has ended without a call that others have made. In both cases mpirun reports it.
 class MpiWorld {
  public:
-  /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, if
-  /// MPI was started before, and for times that are not positive. Without mpirun, the world has one member.
+  /// Opens the plug-in windrow_mpi.so, and starts MPI unless the program has. Throws MisuseError if there is no plug-in
+  /// or no MPI library, if MPI was started with fewer threads or has ended, for a communicator if MPI was not started
+  /// or is another library than the plug-in's, and for times that are not positive. Without mpirun, the world has one
+  /// member.
   explicit MpiWorld(MpiOptions options = {});
-  /// Ends MPI after all calls of this process, also those whose operands are not ready yet. Waits at most `patience`
-  /// for them and for the other processes; after that, unfinished calls fail and the groups break.
+  /// Ends MPI, if it has started it, after all calls of this process, also those whose operands are not ready yet.
+  /// Waits at most `patience` for them and for the other processes; after that, unfinished calls fail and the groups
+  /// break.
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;

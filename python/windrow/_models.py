@@ -1,0 +1,205 @@
+"""Models and their data by name, and models in checkpoints."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, Sequence
+
+from . import _windrow
+from ._parameters import Parameters
+from ._windrow import LearningRate
+
+if TYPE_CHECKING:
+    from ._windrow import Communicator, Device, Prediction
+
+
+class Model(_windrow.Model):
+    """A network with its data and vocabularies. Made by make_model() and load_model()."""
+
+    __slots__ = ()
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters."""
+        return self._parameters(Parameters)
+
+    def predict(self, texts: Sequence[str], *, beam: int = 1, parts: bool = False) -> list[Prediction]:
+        """Predicts for texts, as one minibatch. Waits.
+
+        >>> model = windrow.load_model("run")
+        >>> [prediction.label.name for prediction in model.predict(["It works", "It does not"])]
+
+        Args:
+            texts: what ``model.kind.input`` says, such as sentences; what ``windrow predict`` accepts as a line.
+            beam: for models that write: the width of the beam search.
+            parts: whether models that label a text as a whole label each part, too.
+
+        Raises DataError for a text that cannot be read, naming its number from 1, and MisuseError if the model predicts
+        nothing for texts.
+        """
+        if isinstance(texts, str):
+            raise TypeError("predict() got a str; expected a list of them")
+        return self._predict(texts, beam, parts)
+
+    def sample_texts(
+        self, start: str = "", texts: int = 1, *, seed: int = 1, temperature: float = 1.0, longest: int = 100
+    ) -> list[str]:
+        """Draws texts from a language model, as one minibatch; all begin with the words of `start`. Waits.
+
+        `temperature` divides log-probabilities; 0 takes the most probable word. `longest` is the most words that are
+        drawn for a text. Raises MisuseError for other models.
+        """
+        return self._sample_texts(start, texts, seed, temperature, longest)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a checkpoint into a new folder, for load_model() and ``windrow predict``. Waits.
+
+        A training that shall go on is saved by Trainer.save(). Raises FileError if the folder has checkpoints or cannot
+        be written.
+        """
+        self._save(os.fspath(path))
+
+    def take_weights(self, of: Model) -> dict[str, tuple[int, int]]:
+        """Takes the parameters of another model of this kind, matching rows of words and columns of labels by name.
+
+        Returns, for each kind of names, how many both models have, and how many this one has. Raises MisuseError for a
+        model of another kind or other sizes.
+        """
+        return self._take_weights(of)
+
+    def set_word_vectors(self, file: str | os.PathLike[str]) -> tuple[int, int]:
+        """Sets the rows of the word embedding whose words occur in a file of GloVe or word2vec, as text.
+
+        Returns how many rows were set, and of how many. Raises MisuseError for a model without word embedding, and
+        DataError, naming the line, for a file of another width.
+        """
+        return self._set_word_vectors(os.fspath(file))
+
+    def __repr__(self) -> str:
+        return f"<windrow.Model '{self.kind.name}', {self.parameters!r}>"
+
+
+def make_model(
+    name: str,
+    *,
+    data: str | os.PathLike[str] = "",
+    device: Device | None = None,
+    seed: int = 1,
+    samples: int = 0,
+    cell: str = "",
+    switches: Sequence[str] = (),
+    dropout: float = 0.0,
+    word_dropout: float = 0.0,
+    training_file: str = "",
+    validation_file: str = "",
+    source_language: str = "",
+    target_language: str = "",
+    **sizes: int,
+) -> Model:
+    """Makes a model with its training set and validation set. ``model_kinds()`` describes all models.
+
+    >>> model = windrow.make_model("tree-lstm", data="sst", hidden=128)
+    >>> trainer = windrow.Trainer(model, "adagrad", 0.05)
+    >>> trainer.train_epoch()
+    >>> trainer.evaluate()
+
+    Args:
+        name: one of model_kinds(), as ``windrow train`` has them.
+        data: the folder of the data; without it, data are generated.
+        device: where it computes; the host of the default engine if None.
+        seed: of initial values and of generated data.
+        samples: the number of generated training samples; 0: the kind's default.
+        cell, switches: of those of the kind.
+        dropout, word_dropout: rates of elements, and of words as a whole, for kinds that take them.
+        training_file, validation_file: other files than the kind's.
+        source_language, target_language: of parallel text.
+        sizes: those of the kind, such as ``hidden``.
+
+    Raises MisuseError, listing what there is, for an unknown name, size, cell or switch, and DataError for malformed or
+    missing data.
+    """
+    return Model(
+        name,
+        device,
+        os.fspath(data),
+        seed,
+        samples,
+        cell,
+        sizes,
+        set(switches),
+        dropout,
+        word_dropout,
+        training_file,
+        validation_file,
+        source_language,
+        target_language,
+    )
+
+
+def load_model(folder: str | os.PathLike[str], device: Device | None = None) -> Model:
+    """Loads the newest undamaged checkpoint that Trainer.save(), Model.save() or ``windrow train --save`` has written.
+
+    >>> windrow.load_model("run").predict(["It works"])
+
+    For predictions: the model has no data. Raises FileError if there is no such checkpoint.
+    """
+    return Model(os.fspath(folder), device)
+
+
+class Trainer(_windrow.Trainer):
+    """Trains a model on its training set, and scores it on its validation set. See make_model().
+
+    >>> trainer = windrow.Trainer(model, "adam", 1e-3, clip_norm=5)
+    >>> writer = windrow.CheckpointWriter("run")
+    >>> for epoch in range(10):
+    ...     print(trainer.train_epoch().loss, trainer.evaluate())
+    ...     trainer.save(writer)
+
+    Args:
+        model: its parameters are trained.
+        optimiser: 'sgd', 'momentum', 'nesterov', 'adagrad', 'rmsprop' or 'adam'.
+        rate: the learning rate, a number or a LearningRate. None: the model's with 'sgd', otherwise PyTorch's default.
+        minibatch: samples per minibatch.
+        micro_batches: a minibatch is computed in so many parts, in the memory of the largest one.
+        penalty, decay, clip_norm: as for Optimiser and AdamW.
+        averages: if given, the decay of averages of the parameters over steps, with which scores are computed.
+        seed: of the order of samples.
+        group: trains together with the trainers of the other members, such as the processes of MpiWorld.group(); all
+            make the same calls.
+        sharded: see DataParallel.
+
+    Equal seeds and calls give equal bits.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        model: Model,
+        optimiser: Literal["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"] = "sgd",
+        rate: float | LearningRate | None = None,
+        *,
+        minibatch: int = 64,
+        micro_batches: int = 1,
+        penalty: float = 0.0,
+        decay: float = 0.0,
+        clip_norm: float | None = None,
+        averages: float | None = None,
+        seed: int = 1,
+        group: Communicator | None = None,
+        sharded: bool = False,
+    ) -> None:
+        super().__init__(
+            model,
+            optimiser,
+            LearningRate(rate) if isinstance(rate, (int, float)) else rate,
+            minibatch=minibatch,
+            micro_batches=micro_batches,
+            penalty=penalty,
+            decay=decay,
+            clip_norm=clip_norm,
+            averages=averages,
+            seed=seed,
+            group=group,
+            sharded=sharded,
+        )
