@@ -21,7 +21,8 @@ parameters and to the tensors that vertices pull.
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import weakref
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import torch
 
@@ -34,13 +35,20 @@ from ._runner import Runner
 
 def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
     """The tensor in windrow: its memory where the layout allows, otherwise a copy."""
-    if given.dtype != torch.float32:
-        given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
     if given.dim() != 2:
         raise MisuseError(f"'{name}' has shape {tuple(given.shape)}; expected (rows, width)")
-    tensor = _windrow.from_dlpack(given.detach().contiguous())
+    if given.device.type != "cpu":
+        raise MisuseError(f"'{name}' is on {given.device}; expected cpu, on which a windrow.torch.Module computes")
+    given = given.detach()
+    if given.dtype != torch.float32:
+        given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
+    tensor = _windrow.from_dlpack(given.contiguous())
     assert isinstance(tensor, _windrow.Tensor)  # and no IntTensor
     return tensor
+
+
+_made: weakref.WeakKeyDictionary[Parameters, dict[str, torch.nn.Parameter]] = weakref.WeakKeyDictionary()
+"""The torch parameters of a set, which all its modules share, as tied weights do."""
 
 
 class Module(torch.nn.Module):
@@ -48,13 +56,20 @@ class Module(torch.nn.Module):
 
     Args:
         function: the vertex function. It needs no loss: torch computes it from the outputs.
-        parameters: its windrow.Parameters.
+        parameters: its windrow.Parameters. Modules of one set share their torch parameters. A torch parameter has the
+            same name, with '_' in place of dots, and at the end if the module has another attribute of that name.
         outputs: the name of an output that the function pushes, or several.
-        options: those of windrow.Runner.
+        options: those of windrow.Runner. If all ops run on one core, ``groups=1, op_flops=100_000_000`` are fastest.
 
     The module computes on the host, in float32: inputs of other types are converted, also under torch.autocast, and
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
     thread at a time.
+
+    Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
+    its function has dropout.
+
+    A module cannot be copied or pickled, since its graphs belong to its vertex function: save state_dict() instead. Its
+    parameters cannot be replaced, as by torch.func.functional_call or load_state_dict(assign=True).
     """
 
     def __init__(
@@ -68,73 +83,147 @@ class Module(torch.nn.Module):
         self.function = function
         self.outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         self._single = isinstance(outputs, str)
+        self._set = parameters
         self._runner = Runner(function, parameters, **options)
-        self._shared = []
+        self._shared: list[_Shared] = []
+        made = _made.setdefault(parameters, {})
         for parameter in parameters:
-            shared = torch.nn.Parameter(torch.from_dlpack(parameter.value), requires_grad=not parameter.frozen)
-            self.register_parameter(parameter.name.replace(".", "_"), shared)
-            self._shared.append((parameter, shared))
+            name = parameter.name.replace(".", "_")
+            while hasattr(self, name):
+                name += "_"
+            if parameter.name not in made:
+                value = torch.from_dlpack(parameter.value)
+                made[parameter.name] = torch.nn.Parameter(value, requires_grad=not parameter.frozen)
+            shared = made[parameter.name]
+            self.register_parameter(name, shared)
+            self._shared.append(_Shared(name, parameter, shared, shared.data_ptr()))
 
-    def forward(self, graphs: Graphs, **given: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
+    def forward(
+        self, graphs: Graphs, **given: torch.Tensor | tuple[torch.Tensor, Any]
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
         """Computes the outputs of these graphs.
 
         ``given`` holds the tensors that vertices pull by name (Vertex.pull_row): (vertices, width), a row for each
-        vertex in the order of graphs and vertices. Returns a tensor (vertices, width) for each output: a dict by
-        name, or the tensor itself if the module was made with one name.
+        vertex in the order of graphs and vertices; or a tuple of a tensor and the row that each vertex pulls, integers
+        (vertices,). Returns a tensor (vertices, width) for each output: a dict by name, or the tensor itself if the
+        module was made with one name.
         """
-        names = list(given)
-        results = _Function.apply(self, graphs, names, *given.values(), *(shared for _, shared in self._shared))
+        tensors, rows = [], []
+        for value in given.values():
+            tensor, row_of = value if isinstance(value, tuple) else (value, None)
+            tensors.append(tensor)
+            rows.append(row_of)
+        for shared in self._shared:
+            if self._parameters.get(shared.name) is not shared.torch or shared.torch.data_ptr() != shared.address:
+                raise MisuseError(
+                    f"parameter '{shared.name}' of a windrow.torch.Module was replaced; expected the one that was made "
+                    "with the module: copy_() values into it"
+                )
+            tensors.append(shared.torch)
+        results = _Function.apply(_Call(self, graphs, list(given), rows), *tensors)
         return results[0] if self._single else dict(zip(self.outputs, results))
 
-    def _wait_for_parameters(self) -> None:
-        """Waits for all ops that use the parameters, since torch's optimisers write them."""
-        for parameter, _ in self._shared:
-            with parameter.value.edit():
-                pass
-
     def _apply(self, function: Any, recurse: bool = True) -> Module:
-        for _, shared in self._shared:
-            made = function(shared.data)
-            if made.data_ptr() != shared.data_ptr() or made.dtype != shared.dtype:
-                raise MisuseError(
-                    f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay "
-                    f"{shared.dtype} on {shared.device}"
-                )
+        for shared in self._shared:
+            made = function(shared.torch.data)
+            if made.data_ptr() == shared.address and made.dtype == torch.float32:
+                continue
+            shared.torch.data = torch.from_dlpack(shared.windrow.value)  # share_memory() has moved it
+            raise MisuseError(
+                f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on "
+                "cpu as torch.float32"
+            )
         return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise MisuseError(
+            "a windrow.torch.Module cannot be copied or pickled, since its graphs belong to its vertex function; "
+            "expected state_dict(), and load_state_dict() of another module"
+        )
+
+
+class _Shared(NamedTuple):
+    """A parameter of a module, in windrow and in torch."""
+
+    name: str
+    windrow: _windrow.Parameter
+    torch: torch.nn.Parameter
+    address: int
+
+
+class _Call:
+    """A call of a module, from forward() to the last backward()."""
+
+    def __init__(self, module: Module, graphs: Graphs, names: list[str], rows: list[Any]) -> None:
+        self.module, self.graphs, self.names, self.rows = module, graphs, names, rows
+        self.minibatch: _windrow.Minibatch | None = None
+        self.recorded = False
+        self.number = 0  # of the minibatch, on which dropout depends
+
+    def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, row_of, tensor in zip(self.names, self.rows, tensors):
+            made = _windrow_tensor(name, tensor)
+            result[name] = made if row_of is None else (made, row_of)
+        return result
+
+    def record(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
+        return self.module._runner.record(self.graphs, self.module.outputs, self.given(tensors))
+
+    def record_again(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
+        parameters = self.module._set
+        now, parameters.minibatches = parameters.minibatches, self.number
+        try:
+            return self.record(tensors)
+        finally:
+            parameters.minibatches = now
 
 
 class _Function(torch.autograd.Function):
-    """The call of a module, as an operation of autograd."""
+    """The call of a module, as an operation of autograd. Tensors: those given, then the parameters."""
 
     @staticmethod
-    def forward(ctx: Any, module: Module, graphs: Graphs, names: list[str], *tensors: torch.Tensor) -> Any:
-        given = {name: _windrow_tensor(name, tensor) for name, tensor in zip(names, tensors)}
-        runner = module._runner
-        if any(ctx.needs_input_grad):
-            minibatch = runner.record(graphs, module.outputs, given)
+    def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> Any:
+        module = call.module
+        ctx.call = call
+        if any(ctx.needs_input_grad) and (module.training or not module.function.has_dropout):
+            call.number = module._set.minibatches
+            minibatch = call.minibatch = call.record(tensors)
+            call.recorded = True
+            ctx.save_for_backward(*tensors)
         else:
-            minibatch = runner.run(graphs, given)
-        ctx.module, ctx.minibatch, ctx.names = module, minibatch, names
-        ctx.again = lambda: runner.record(graphs, module.outputs, given)
-        ctx.types = [tensor.dtype for tensor in tensors]
-        results = tuple(torch.from_dlpack(minibatch.output(name)) for name in module.outputs)
-        module._wait_for_parameters()
-        return results
+            minibatch = module._runner.run(call.graphs, call.given(tensors))
+        # All ops are pushed before the first wait.
+        results = [minibatch.output(name) for name in module.outputs]
+        exchanged = tuple(map(torch.from_dlpack, results))
+        module._set._wait()  # torch may write them now
+        return exchanged
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        module = ctx.module
-        minibatch, ctx.minibatch = ctx.minibatch or ctx.again(), None  # with retain_graph, torch comes here again
+        call: _Call = ctx.call
+        module = call.module
+        if not call.recorded:
+            raise MisuseError(
+                f"gradients of {module.function.name} after eval(), since it has dropout; expected train()"
+            )
+        tensors = ctx.saved_tensors  # raises an error if one was changed since forward()
+        minibatch, call.minibatch = call.minibatch, None
+        if minibatch is None:  # with retain_graph, torch comes here again
+            minibatch = call.record_again(tensors)
         module._runner.backward(
             minibatch,
             {name: _windrow_tensor(name, gradient) for name, gradient in zip(module.outputs, gradients)},
         )
-        result: list[Any] = [None, None, None]
-        needed = ctx.needs_input_grad[3:]
-        for name, needs, dtype in zip(ctx.names, needed, ctx.types):
-            result.append(torch.from_dlpack(minibatch.gradient(name)).to(dtype) if needs else None)
-        for (parameter, _), needs in zip(module._shared, needed[len(ctx.names) :]):
-            result.append(torch.from_dlpack(parameter.gradient) if needs else None)
-        module._wait_for_parameters()
-        return tuple(result)
+        needed = ctx.needs_input_grad[1:]
+        given = len(call.names)
+        # All ops are pushed before the first wait.
+        made = [minibatch.gradient(name) if needs else None for name, needs in zip(call.names, needed)]
+        made += [shared.windrow.gradient if needs else None for shared, needs in zip(module._shared, needed[given:])]
+        result = [None if gradient is None else torch.from_dlpack(gradient) for gradient in made]
+        module._set._wait()  # torch may write them now
+        return None, *(
+            x if x is None or tensor.dtype == torch.float32 else x.to(tensor.dtype)
+            for x, tensor in zip(result, tensors)
+        )

@@ -267,10 +267,16 @@ Outcome run_program(const NcclOptions& options) {
   return outcome;
 }
 
-/// The same with a fault: again, where a slow machine lets the group break before that is met.
-Outcome run_program(const NcclOptions& options, NcclFault fault, std::uint64_t call, const std::string& function) {
+struct Injected {
+  NcclFault fault;
+  std::uint64_t call;
+  std::string function;
+};
+
+/// The same with faults: again, where a slow machine lets the group break before they are met.
+Outcome run_program(const NcclOptions& options, const std::vector<Injected>& faults) {
   for (int turn = 0;; ++turn) {
-    fake::inject_nccl(fault, call, function);
+    for (const Injected& injected : faults) fake::inject_nccl(injected.fault, injected.call, injected.function);
     Outcome outcome = run_program(options);
     if (!fake::forget_nccl_faults() || turn == 20) return outcome;
   }
@@ -298,7 +304,7 @@ TEST_F(NcclFailures, OfEachCallReachAllMembersInTime) {
         if (call == 1 && early && fault == NcclFault::late_error) continue;  // no communicator exists
         // Each member calls these once.
         if (call == 3 && !function.starts_with("ncclGroup") && function != "ncclCommGetAsyncError") continue;
-        const Outcome outcome = run_program(patient, fault, call, function);
+        const Outcome outcome = run_program(patient, {{fault, call, function}});
         const std::string what = function + ", call " + std::to_string(call);
         const bool late = fault == NcclFault::late_error;
         const std::string expected = late ? "remote process exited" : "unhandled system error";
@@ -317,7 +323,7 @@ TEST_F(NcclFailures, OfEachCallReachAllMembersInTime) {
 
 TEST_F(NcclFailures, CallsThatDoNotReturnEndInTime) {
   for (const std::string& function : while_calls_run) {
-    const Outcome outcome = run_program(impatient, NcclFault::hang, 1, function);
+    const Outcome outcome = run_program(impatient, {{NcclFault::hang, 1, function}});
     if (!outcome.made.empty()) {
       EXPECT_NE(outcome.made.find("has not connected the members within 60 ms"), std::string::npos) << outcome.made;
     } else {
@@ -330,7 +336,7 @@ TEST_F(NcclFailures, CallsThatDoNotReturnEndInTime) {
 
 TEST_F(NcclFailures, WorkThatDoesNotEndIsAborted) {
   const NcclOptions options{.patience = 60ms, .answer = 20s};
-  const Outcome outcome = run_program(options, NcclFault::lost, 1, "ncclAllReduce");
+  const Outcome outcome = run_program(options, {{NcclFault::lost, 1, "ncclAllReduce"}});
   for (const std::string& member : outcome.members) {
     EXPECT_NE(member.find("within 60 ms"), std::string::npos) << member;
     EXPECT_EQ(member.find("did not abort"), std::string::npos) << member;
@@ -341,8 +347,7 @@ TEST_F(NcclFailures, WorkThatDoesNotEndIsAborted) {
 TEST_F(NcclFailures, AnAbortThatIsStuckIsLeftAlone) {
   Outcome outcome;
   for (int turn = 0; turn < 20 && outcome.members.empty(); ++turn) {
-    fake::inject_nccl(NcclFault::hang, 1, "ncclCommAbort");
-    outcome = run_program(impatient, NcclFault::lost, 1, "ncclAllReduce");
+    outcome = run_program(impatient, {{NcclFault::hang, 1, "ncclCommAbort"}, {NcclFault::lost, 1, "ncclAllReduce"}});
     if (!outcome.made.empty()) outcome.members.clear();  // a slow machine
   }
   ASSERT_EQ(outcome.members.size(), 2u) << outcome.made;
@@ -355,7 +360,7 @@ TEST_F(NcclFailures, AtTheEndAreNoFailuresOfCalls) {
   for (const char* const function : {"ncclCommFinalize", "ncclCommDestroy"}) {
     for (const NcclFault fault : {NcclFault::error, NcclFault::hang, NcclFault::late_error}) {
       const NcclOptions options{.patience = 20s, .answer = 20ms};
-      EXPECT_TRUE(run_program(options, fault, 1, function).good()) << function;
+      EXPECT_TRUE(run_program(options, {{fault, 1, function}}).good()) << function;
       fake::release_nccl();
     }
   }

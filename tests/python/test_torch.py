@@ -1,6 +1,5 @@
 """windrow.torch. Needs torch, which is large, so without it these tests are skipped."""
 
-import copy
 import io
 
 import numpy
@@ -10,53 +9,7 @@ import windrow
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-import windrow.torch  # noqa: E402  after the check
-
-H, D = 6, 4
-
-
-def make(seed=1):
-    """A module that combines two children and a word, and the same as a function of torch for one graph."""
-    parameters = windrow.Parameters(seed=seed)
-    win, left, right = (parameters.add(name, rows, H) for name, rows in (("win", D), ("left", H), ("right", H)))
-    bias = parameters.add("bias", 1, H, "zeros")
-
-    @windrow.vertex_function(arity=2)
-    def cell(v):
-        state = v.state("state", H)
-        word = v.pull_row("words", D)
-        h = windrow.tanh(word @ win + v.gather(0, state) @ left + v.gather(1, state) @ right + bias)
-        v.scatter(state, h)
-        v.push("h", h)
-
-    return windrow.torch.Module(cell, parameters, "h"), cell
-
-
-TREES = [[[], [], [0, 1]], [[]], [[], [], [0, 1], [], [2, 3]]]
-
-
-def graphs_of(cell):
-    return windrow.Graphs.from_lists(cell, [{"children": tree} for tree in TREES])
-
-
-def plain(module, words):
-    """What the module computes, by torch alone."""
-    rows, first = [], 0
-    for tree in TREES:
-        states = []
-        for v, children in enumerate(tree):
-            h = words[first + v] @ module.win + module.bias[0]
-            for child, weight in zip(children, (module.left, module.right)):
-                h = h + states[child] @ weight
-            states.append(torch.tanh(h))
-        rows += states
-        first += len(tree)
-    return torch.stack(rows)
-
-
-def random_words(requires_grad=True):
-    torch.manual_seed(3)
-    return torch.randn(sum(len(tree) for tree in TREES), D, requires_grad=requires_grad)
+from torch_cells import D, H, TREES, graphs_of, make, plain, random_words  # noqa: E402  after the check
 
 
 def test_computes_what_torch_does_with_all_gradients():
@@ -109,7 +62,7 @@ def test_trains_with_optimisers_of_torch(optimiser, rate):
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     shared = module.state_dict()["win"]
-    numpy.testing.assert_array_equal(shared.numpy(), next(iter(module._shared))[0].value.numpy())
+    numpy.testing.assert_array_equal(shared.numpy(), module._shared[0].windrow.value.numpy())
 
 
 def test_is_saved_and_loaded():
@@ -153,5 +106,3 @@ def test_refuses_what_it_cannot_do():
     with pytest.raises(windrow.MisuseError, match="words"):
         module(graphs_of(cell))
     assert module.float() is module and module.to("cpu") is module
-    with pytest.raises(TypeError, match="VertexFunction"):
-        copy.deepcopy(module)

@@ -171,6 +171,14 @@ nb::dict skipped_steps(const Handle& of) {
   return all;
 }
 
+void wait_for_all(const Handle& of) {
+  const Parameters& set = of.shared->parameters;
+  const InUse use(&set.device());
+  std::vector<Access> accesses;
+  for (std::size_t p = 0; p < set.size(); ++p) accesses.push_back({set.value(set[p]).var(), AccessKind::mutate});
+  wait_for(use.engine(), accesses);
+}
+
 void bind_initialisers(nb::module_& m) {
   using nb::literals::operator""_a;
   nb::class_<Initialiser>(m, "Initialiser", "How the initial values of a parameter are drawn. See windrow.init.")
@@ -264,6 +272,7 @@ void bind_parameters(nb::module_& m) {
           },
           "name"_a)
       .def("_all", &all_of, nb::sig("def _all(self) -> list[Parameter]"))
+      .def("_wait", &wait_for_all, "Waits for all ops that use the values, so that the program may write them.")
       .def(
           "sgd",
           [](const Handle& of, double rate, double decay) {

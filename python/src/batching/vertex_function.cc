@@ -4,6 +4,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "batching/graphs.h"
 #include "batching/parameters.h"
 #include "windrow/batching/internal/ir.h"
@@ -48,6 +50,10 @@ nb::dict inputs_of(const VertexFunction& function) {
     if (field.holds == ir::IndexField::Holds::input) add(field, field.optional ? "optional index" : "index");
   }
   return inputs;
+}
+
+bool has_dropout(const VertexFunction& function) {
+  return std::ranges::any_of(ir::function_of(function).index_pulls, &ir::IndexField::holds_dropout);
 }
 
 void bind_vertex(nb::module_& m) {
@@ -132,6 +138,7 @@ void bind_vertex_function(nb::module_& m) {
                           "body: Callable[[Vertex], object]) -> T"))
       .def_prop_ro("name", &VertexFunction::name)
       .def_prop_ro("kinds", &VertexFunction::kinds, "The number of kinds.")
+      .def_prop_ro("has_dropout", &has_dropout, "Whether it applies dropout, which minibatches with gradients do.")
       .def_prop_ro("inputs", &inputs_of,
                    nb::for_getter(nb::sig("def inputs(self) -> dict[str, tuple[Literal['values', 'index', "
                                           "'optional index'], Literal['vertices', 'edges'], int]]")),
