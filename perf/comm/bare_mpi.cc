@@ -36,7 +36,7 @@ void finish(const MpiCalls& mpi, MpiRequest* request) {
 void run_bare_mpi() {
   const MpiCalls& mpi = calls();
   MpiGroup* world = nullptr;
-  require(mpi.init(&world));
+  require(mpi.init(nullptr, &world));
   int rank = 0, size = 0;
   require(mpi.rank(world, &rank, &size));
   std::vector<std::vector<float>> data(calls_together, std::vector<float>(call_bytes / sizeof(float)));
@@ -56,7 +56,7 @@ void run_bare_mpi() {
         for (int k = 0; k < calls_together; ++k) requests[static_cast<std::size_t>(k)] = begin(k);
         for (MpiRequest* const request : requests) finish(mpi, request);
       });
-  require(mpi.finalize());
+  require(mpi.finalize(world));
 }
 
 }  // namespace windrow::perf
