@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "batching/interleaved_runs.h"
@@ -24,8 +25,10 @@ TrainerOptions with_rate(TrainerOptions options, double rate) {
   return options;
 }
 
-/// Graphs of a minibatch in the form that a reader delivers, for the models of trees; empty for others.
-std::vector<GraphData> delivered_graphs(const std::string& model, const Workload& workload, std::size_t batch) {
+/// Graphs of a minibatch in the form that a reader delivers, for the models of trees; empty for others. Sets `reading_ms`
+/// if it reads a file.
+std::vector<GraphData> delivered_graphs(const std::string& model, const Workload& workload, std::size_t batch,
+                                        std::optional<double>& reading_ms) {
   std::vector<GraphData> graphs;
   const WorkloadOptions& options = workload.options;
   if (model == "tree-fc") {
@@ -35,9 +38,12 @@ std::vector<GraphData> delivered_graphs(const std::string& model, const Workload
     }
   } else if (model == "tree-lstm") {
     std::istringstream text(generate_treebank(batch, options.seed));
+    const auto began = std::chrono::steady_clock::now();
     const std::vector<LabelledTree> trees = options.data.empty()
                                                 ? read_treebank(text, "generated")
                                                 : read_treebank(std::filesystem::path(options.data) / "train.txt");
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+    if (!options.data.empty()) reading_ms = took.count();
     const Vocabulary words = vocabulary_of(trees, 2);
     while (graphs.size() < batch) graphs.push_back(numbered(trees[graphs.size() % trees.size()], words));
   }
@@ -59,7 +65,7 @@ class Contestant {
         engine_({.policy = options.policy, .workers = workers}),
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
         trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->learning_rate)),
-        delivered_(delivered_graphs(options.model, workload_, options.trainer.minibatch)) {
+        delivered_(delivered_graphs(options.model, workload_, options.trainer.minibatch, reading_ms_)) {
     if (options.inference) {
       if (workload_.validation.empty()) {
         throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +
@@ -101,6 +107,7 @@ class Contestant {
                    {"flops_per_unit", flops},
                    {"peak_gflops", peak_.gflops()},
                    {"peak_share", best * flops / (peak_.gflops() * 1e9)}});
+    if (reading_ms_) record["reading_ms"] = *reading_ms_;
     if (!delivered_.empty()) record["construction_ns_per_vertex"] = median_of(construction_ns_);
     record.update({{"schedule_ns_per_vertex", median_of(schedule_ns_)},
                    {"batches_per_minibatch", median_of(batches_)},
@@ -160,6 +167,7 @@ class Contestant {
   const program::ToldOnce once_{engine_};
   Workload workload_;
   Trainer trainer_;
+  std::optional<double> reading_ms_;
   const std::vector<GraphData> delivered_;
   Trainer::Pass last_;
   std::vector<double> rates_, unbatched_, construction_ns_, schedule_ns_, batches_;

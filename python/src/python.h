@@ -189,8 +189,8 @@ class EngineObject {
 
   /// Lives until the engine is closed. Guarded by the GIL.
   struct State {
-    std::shared_ptr<Engine> engine;                      // calls under way share it; null once it is closed
-    std::vector<std::shared_ptr<const Device>> devices;  // the host first, if it was asked for
+    std::shared_ptr<Engine> engine;                                 // calls under way share it; null once it is closed
+    std::vector<std::unique_ptr<const Device>>* devices = nullptr;  // the host first, if asked for; live as the engine
   };
   State& state() const { return *state_; }
 

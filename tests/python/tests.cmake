@@ -31,6 +31,10 @@ endforeach()
 if(WINDROW_SANITIZE)
   return()
 endif()
+add_test(NAME python.memory_soak COMMAND ${WINDROW_PYTHON_EXECUTABLE} -m pytest -q -rs
+                                         ${CMAKE_CURRENT_SOURCE_DIR}/python/test_memory.py)
+set_tests_properties(python.memory_soak PROPERTIES TIMEOUT 1800 LABELS "python;soak"
+                                                   ENVIRONMENT "${environment};WINDROW_STEPS=100000")
 
 # The types of the package and of its examples.
 file(GLOB typed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/python/*.py)

@@ -89,7 +89,7 @@ std::vector<Device> host_devices_of(int count, const EngineObject* engine) {
   const EngineObject& of = engine == nullptr ? default_engine() : *engine;
   host_of(of);  // remains the first one
   std::vector<Device> devices = host_devices(*of.share(), count);
-  for (const Device& device : devices) of.state().devices.push_back(std::make_shared<const Device>(device));
+  for (const Device& device : devices) of.state().devices->push_back(std::make_unique<const Device>(device));
   return devices;
 }
 

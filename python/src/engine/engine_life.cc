@@ -64,6 +64,12 @@ void pass_forks() {
   while (forking != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+struct EngineAndDevices {
+  explicit EngineAndDevices(EngineOptions&& options) : engine(std::move(options)) {}
+  Engine engine;
+  std::vector<std::unique_ptr<const Device>> devices;
+};
+
 }  // namespace
 
 std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
@@ -83,7 +89,9 @@ EngineObject::EngineObject(EngineOptions options) : state_(std::make_shared<Stat
   refuse_at_the_end();
   options.on_held = release_gil_while_held;
   options.fork_patience = patience_in_fork;
-  state_->engine = std::make_shared<Engine>(std::move(options));
+  const auto made = std::make_shared<EngineAndDevices>(std::move(options));
+  state_->engine = std::shared_ptr<Engine>(made, &made->engine);
+  state_->devices = &made->devices;
   Engines& known = engines();
   const std::lock_guard lock(known.mutex);
   known.all.push_back(state_);
@@ -108,7 +116,6 @@ void EngineObject::close() {
     waiting(no_limit, [&](std::chrono::nanoseconds patience) { return is_idle(*engine, patience); });
   }
   state_->engine = nullptr;
-  state_->devices.clear();
   {
     Engines& known = engines();
     const std::lock_guard lock(known.mutex);
@@ -163,10 +170,7 @@ bool close_all(double seconds) {
       ended = engine->shutdown_for(patience_after_call_off, call_off);
     }
     all_ended &= ended;
-    if (ended) {
-      state->engine = nullptr;
-      state->devices.clear();
-    }
+    if (ended) state->engine = nullptr;
   }
   all_engines_ended();
   return all_ended;

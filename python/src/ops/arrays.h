@@ -29,7 +29,8 @@ class InUse {
   InUse(const Engine& engine, LaneId lane);
 
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<const Device> device_;
+  const Device* device_;                    // one of the engine's, or `given_`
+  std::shared_ptr<const Device> given_ = {};
 };
 
 /// The host of an engine: made by the first call.

@@ -18,9 +18,9 @@ State& find(const Engine* engine) {
   throw MisuseError("a tensor or device of an engine that is closed; expected its use before close()");
 }
 
-const std::shared_ptr<const Device>& host_of(State& state) {
-  if (state.devices.empty()) state.devices.push_back(std::make_shared<const Device>(host_device(*state.engine)));
-  return state.devices.front();
+const Device& host_of(const State& state) {
+  if (state.devices->empty()) state.devices->push_back(std::make_unique<const Device>(host_device(*state.engine)));
+  return *state.devices->front();
 }
 
 bool same(const Device& a, const Device& b) { return a.engine == b.engine && a.lane == b.lane && a.memory == b.memory; }
@@ -29,27 +29,27 @@ bool same(const Device& a, const Device& b) { return a.engine == b.engine && a.l
 
 const Device& host_of(const EngineObject& engine) {
   engine.share();  // throws if it is closed
-  return *host_of(engine.state());
+  return host_of(engine.state());
 }
 
 InUse::InUse(const Engine& engine, LaneId lane) {
-  State& state = find(&engine);
+  const State& state = find(&engine);
   engine_ = state.engine;
   const auto of_lane = [&](const auto& device) { return device->memory_lane() == lane; };
-  const auto found = std::ranges::find_if(state.devices, of_lane);
-  device_ = found == state.devices.end() ? host_of(state) : *found;
+  const auto found = std::ranges::find_if(*state.devices, of_lane);
+  device_ = found == state.devices->end() ? &host_of(state) : found->get();
 }
 
 InUse::InUse(const Device* device) {
   if (device == nullptr) {
-    EngineObject& engine = default_engine();
+    const EngineObject& engine = default_engine();
     engine_ = engine.share();
-    device_ = host_of(engine.state());
+    device_ = &host_of(engine.state());
     return;
   }
-  const State& state = find(device->engine.get());
-  engine_ = state.engine;
-  device_ = std::make_shared<const Device>(*device);
+  engine_ = find(device->engine.get()).engine;
+  given_ = std::make_shared<const Device>(*device);
+  device_ = given_.get();
 }
 
 void bind_devices(nb::module_& m) {
