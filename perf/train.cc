@@ -25,8 +25,8 @@ TrainerOptions with_rate(TrainerOptions options, double rate) {
   return options;
 }
 
-/// Graphs of a minibatch in the form that a reader delivers, for the models of trees; empty for others. Sets `reading_ms`
-/// if it reads a file.
+/// Graphs of a minibatch in the form that a reader delivers, for the models of trees; empty for others. Sets
+/// `reading_ms` if it reads a file.
 std::vector<GraphData> delivered_graphs(const std::string& model, const Workload& workload, std::size_t batch,
                                         std::optional<double>& reading_ms) {
   std::vector<GraphData> graphs;

@@ -234,7 +234,8 @@ Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offse
 }
 
 Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, VarName name, LaneId lane)
-    : Buffer(std::move(engine), std::allocate_shared<Block>(PassedOn<Block>(), std::move(memory), bytes), 0, bytes, name, lane) {}
+    : Buffer(std::move(engine), std::allocate_shared<Block>(PassedOn<Block>(), std::move(memory), bytes), 0, bytes,
+             name, lane) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : engine_(std::move(other.engine_)),

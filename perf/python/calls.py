@@ -89,7 +89,7 @@ class Lazy:
         self.bias = self.parameters.add("bias", 1, 16)
         self.graph = windrow.LazyGraph(self.parameters)
 
-        @self.graph.cell
+        @windrow.cell
         def step(cell: windrow.CellBody) -> None:
             cell.result(self.written(cell.operand(16), cell.operand(16)))
 

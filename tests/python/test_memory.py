@@ -78,8 +78,14 @@ class Lazy:
         self.table, self.weight = self.parameters.add("table", 10, 4), self.parameters.add("weight", 4, 4)
         self.graph = windrow.LazyGraph(self.parameters)
 
+        @windrow.cell
+        def layer(cell):
+            cell.result(windrow.tanh(cell.operand(4) @ self.weight))
+
+        self.layer = layer
+
     async def sample(self, word):
-        state = windrow.tanh(windrow.embedding(self.table, self.graph.index(word)) @ self.weight)
+        state = self.layer(windrow.embedding(self.table, self.graph.index(word)))
         values = await windrow.value(state)
         return windrow.softmax_cross_entropy(state, self.graph.index(values.index(max(values))))
 

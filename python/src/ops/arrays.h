@@ -29,7 +29,7 @@ class InUse {
   InUse(const Engine& engine, LaneId lane);
 
   std::shared_ptr<Engine> engine_;
-  const Device* device_;                    // one of the engine's, or `given_`
+  const Device* device_;  // one of the engine's, or `given_`
   std::shared_ptr<const Device> given_ = {};
 };
 
