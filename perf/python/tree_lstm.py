@@ -22,7 +22,11 @@ from windrow import concat, embedding, sigmoid, softmax_cross_entropy, tanh
 
 def tree_lstm(parameters: windrow.Parameters, vocabulary: int, H: int) -> windrow.VertexFunction:
     words = parameters.add("words", vocabulary, H, windrow.init.uniform(-0.1, 0.1))
-    leaf, inner, bias = parameters.add("leaf", H, 3 * H), parameters.add("inner", 2 * H, 3 * H), parameters.add("bias", 1, 3 * H, 0.0)
+    leaf, inner, bias = (
+        parameters.add("leaf", H, 3 * H),
+        parameters.add("inner", 2 * H, 3 * H),
+        parameters.add("bias", 1, 3 * H, 0.0),
+    )
     forget, forget_bias = parameters.add("forget", H, H), parameters.add("forget_bias", 1, H, 1.0)
     head, head_bias = parameters.add("head", H, 5), parameters.add("head_bias", 1, 5, 0.0)
 
@@ -87,7 +91,9 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=9)
     options = parser.parse_args()
     trees = windrow.Treebank(options.data / "train.txt")
-    print(f"trees/s, {options.repetitions} epochs each\n{'hidden':>6} {'Python':>8} {'C++':>8}   ratio of medians, of the fastest")
+    print(
+        f"trees/s, {options.repetitions} epochs each\n{'hidden':>6} {'Python':>8} {'C++':>8}   ratio of medians, of the fastest"
+    )
     for hidden in options.hidden:
         training = Training(trees, hidden)
         training.epoch()  # warms up memory, plans and caches
@@ -96,7 +102,10 @@ def main() -> None:
             python.append(training.epoch())
             program.append(windrow_perf(options.program, options.data, hidden))
         medians = statistics.median(python), statistics.median(program)
-        print(f"{hidden:6} {medians[0]:8.0f} {medians[1]:8.0f} {medians[0] / medians[1]:8.3f} {max(python) / max(program):8.3f}", flush=True)
+        print(
+            f"{hidden:6} {medians[0]:8.0f} {medians[1]:8.0f} {medians[0] / medians[1]:8.3f} {max(python) / max(program):8.3f}",
+            flush=True,
+        )
         training.engine.close()
 
 
