@@ -66,7 +66,7 @@ LazyIndexObject index(LazyGraphObject& self, nb::handle value) {
   return {self.graph->index(nb::cast<std::vector<std::int32_t>>(value)), self.use};
 }
 
-void backward(LazyGraphObject& self, nb::handle losses) {
+void backward_of_lazy(LazyGraphObject& self, nb::handle losses) {
   std::vector<LazyExpr> all;
   if (nb::isinstance<LazyObject>(losses)) {
     all.push_back(nb::inst_ptr<LazyObject>(losses)->get());
@@ -278,7 +278,7 @@ void bind_lazy(nb::module_& m) {
             computing(*self.use, [&] { self.graph->flush(line); });
           },
           "Computes everything recorded since the last flush. Does not wait for it.")
-      .def("backward", &backward, nb::arg("losses"),
+      .def("backward", &backward_of_lazy, nb::arg("losses"),
            nb::sig("def backward(self, losses: LazyExpr | Iterable[LazyExpr]) -> None"),
            "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
       .def(

@@ -171,7 +171,7 @@ nb::dict skipped_steps(const Handle& of) {
   return all;
 }
 
-void wait_for_all(const Handle& of) {
+void wait_for_values(const Handle& of) {
   const Parameters& set = of.shared->parameters;
   const InUse use(&set.device());
   std::vector<Access> accesses;
@@ -272,7 +272,7 @@ void bind_parameters(nb::module_& m) {
           },
           "name"_a)
       .def("_all", &all_of, nb::sig("def _all(self) -> list[Parameter]"))
-      .def("_wait", &wait_for_all, "Waits for all ops that use the values, so that the program may write them.")
+      .def("_wait", &wait_for_values, "Waits for all ops that use the values, so that the program may write them.")
       .def(
           "sgd",
           [](const Handle& of, double rate, double decay) {

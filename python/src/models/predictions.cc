@@ -9,11 +9,11 @@
 namespace windrow::python {
 namespace {
 
-using Names = std::shared_ptr<const std::vector<std::string>>;
+using SharedNames = std::shared_ptr<const std::vector<std::string>>;
 
 /// A label with the names of all labels.
 struct LabelObject {
-  Names names;
+  SharedNames names;
   Prediction::Label label;
 
   const std::string& name() const { return names->at(label.number); }
@@ -21,7 +21,7 @@ struct LabelObject {
 };
 
 struct PredictionObject {
-  Names names;
+  SharedNames names;
   Prediction prediction;
 };
 

@@ -91,7 +91,7 @@ nb::dict evaluate(const TrainerObject& of) {
   return all;
 }
 
-void save(const TrainerObject& of, WriterObject& writer) {
+void save_training(const TrainerObject& of, WriterObject& writer) {
   in_turn(of, [&](Trainer& trainer) {
     if (of.group != nullptr && of.group->communicator.rank() != 0) return trainer.help_save();
     Record document;
@@ -184,7 +184,7 @@ void bind_trainer(nb::module_& m) {
             in_turn(of, [&](Trainer& trainer) { trainer.optimiser().scale_rate(factor); });
           },
           "factor"_a, "From the next step on, multiplies the schedule's rate by `factor`; see Plateau.")
-      .def("save", &save, "writer"_a,
+      .def("save", &save_training, "writer"_a,
            "Writes a checkpoint of the model and of all state on which later steps depend, as `windrow train --save` "
            "does. In a group, all members call it, and rank 0 writes. Waits.")
       .def(

@@ -70,7 +70,7 @@ Layout layout_of(const HostArray& array) {
 }
 
 template <class From, class To>
-std::vector<To> copy_of(const HostArray& array, const Layout& layout) {
+std::vector<To> elements_copied(const HostArray& array, const Layout& layout) {
   std::vector<To> to(static_cast<std::size_t>(layout.rows * layout.width));
   const auto* const from = static_cast<const From*>(array.data());
   To* next = to.data();
@@ -87,8 +87,8 @@ using Copy = Elements (*)(const HostArray& array, bool to_floats);
 template <class From>
 Elements copied(const HostArray& array, bool to_floats) {
   const Layout layout = layout_of(array);
-  if (to_floats) return {copy_of<From, float>(array, layout), layout.rows, layout.width};
-  return {copy_of<From, std::int32_t>(array, layout), layout.rows, layout.width};
+  if (to_floats) return {elements_copied<From, float>(array, layout), layout.rows, layout.width};
+  return {elements_copied<From, std::int32_t>(array, layout), layout.rows, layout.width};
 }
 
 /// How to copy an array of elements of that type. Null for other types, such as complex numbers.
@@ -115,7 +115,7 @@ Copy copy_for(nb::dlpack::dtype type) {
   }
 }
 
-Elements elements_of(const HostArray& array, const std::string& type) {
+Elements elements_of_array(const HostArray& array, const std::string& type) {
   using Code = nb::dlpack::dtype_code;
   const Copy copy = copy_for(array.dtype());
   if (copy == nullptr) {
@@ -215,10 +215,10 @@ Elements elements_of(const nb::object& data, const std::string& type) {
   const bool list = PyList_Check(data.ptr()) || PyTuple_Check(data.ptr());
   if (list || PyFloat_Check(data.ptr()) || PyLong_Check(data.ptr())) return Nested(data).elements(type);
   HostArray array;
-  if (nb::try_cast(data, array)) return elements_of(array, type);
+  if (nb::try_cast(data, array)) return elements_of_array(array, type);
   if (is_array(data)) {
     const nb::object converted = nb::module_::import_("numpy").attr("ascontiguousarray")(data);
-    if (nb::try_cast(converted, array)) return elements_of(array, type);
+    if (nb::try_cast(converted, array)) return elements_of_array(array, type);
   }
   return Nested(data).elements(type);
 }
