@@ -6,7 +6,7 @@
 namespace windrow::testing {
 namespace {
 
-constexpr Index width = 5;
+constexpr Index row_width = 5;
 
 /// Chains of up to nine vertices, with dropout.
 struct Chains {
@@ -24,14 +24,14 @@ struct Chains {
   }
 
   Parameters parameters;
-  Parameter table = parameters.add("table", 6, width, Initial::uniform(-1, 1));
-  Parameter along = parameters.add_product("along", width, width);
+  Parameter table = parameters.add("table", 6, row_width, Initial::uniform(-1, 1));
+  Parameter along = parameters.add_product("along", row_width, row_width);
   VertexFunction function{"chain", {.arity = 1}, [this](Vertex& v) {
-                            const State s = v.state("s", width);
+                            const State s = v.state("s", row_width);
                             const Expr own =
                                 tanh(embedding(table, v.pull_index("word")) + matmul(v.gather(0, s), along));
                             v.scatter(s, own);
-                            v.loss(squared_distance(dropout(own, {.rate = 0.25}), v.constant(width, 0.5f)));
+                            v.loss(squared_distance(dropout(own, {.rate = 0.25}), v.constant(row_width, 0.5f)));
                           }};
 };
 
@@ -118,7 +118,7 @@ TEST(Replicas, OfParametersServeTheFunctionUntilParametersAreAdded) {
   EXPECT_EQ(of_replica.differentiate(graphs.pointers).loss(), runner.differentiate(graphs.pointers).loss());
   replica.sgd(0.1);
   EXPECT_NE(replica.value(model.table).get(), model.parameters.value(model.table).get());
-  const Parameter late = model.parameters.add_product("late", width, 1);
+  const Parameter late = model.parameters.add_product("late", row_width, 1);
   expect_error<MisuseError>([&] { replica.value(late); }, "'late' of another set");
   expect_error<MisuseError>([&] { ParameterSets({model.parameters, replica}); }, "given twice");
 }
