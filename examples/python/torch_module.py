@@ -1,12 +1,10 @@
 """A Tree-LSTM of windrow between two layers of PyTorch, in a training loop of PyTorch."""
 
-
 import torch
 
 import windrow
 import windrow.torch
 from windrow import concat, sigmoid, tanh
-
 
 H = 16
 parameters = windrow.Parameters(seed=1)

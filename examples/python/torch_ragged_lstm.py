@@ -1,6 +1,5 @@
 """Replaces a padded nn.LSTM over sequences of different lengths: chains need no padding, packing or masks."""
 
-
 import torch
 
 import windrow

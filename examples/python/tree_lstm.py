@@ -53,8 +53,9 @@ print("predicted:", predicted.tolist(), "labels:", [tree[0] for tree in TREES])
 writer = windrow.CheckpointWriter("tree_lstm_run", keep=1, resume=True)
 writer.write(optimiser.steps, windrow.Snapshot(parameters, optimiser), {"words": vocabulary.words})
 
-checkpoint, damaged = windrow.CheckpointFolder("tree_lstm_run").newest()
+checkpoint, _ = windrow.CheckpointFolder("tree_lstm_run").newest()
 assert checkpoint is not None
 checkpoint.restore_for_use(parameters)
+vocabulary = windrow.Vocabulary(checkpoint.record["words"])
 new = windrow.Graphs.from_nested(tree_lstm, [("it", ("works", "often"))], words=vocabulary)
 print("a new sentence:", windrow.softmax(runner.run(new).at_roots("logits")).numpy().round(2))
