@@ -29,7 +29,7 @@ async def later() -> None:
     await engine.ready(total)  # asyncio goes on with other tasks meanwhile
 
 
-asyncio.run(later())
+asyncio.run(later())  # in a notebook: await later()
 
 engine.push(lambda: load("y", "two"), overwrite=y, name="load y")
 engine.push(add, read=[x, y], overwrite=total, name="add")  # skipped, since it needs y
