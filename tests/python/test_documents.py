@@ -1,4 +1,4 @@
-"""docs/python.md: who types the snippets of a section, in order, has its program, which runs as an example."""
+"""docs/python.md: who types its snippets, in order, has the programs that it names, which run as examples."""
 
 import pathlib
 import re
@@ -6,31 +6,25 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-SECTIONS = re.split(r"^## ", (ROOT / "docs/python.md").read_text(), flags=re.MULTILINE)[1:]
-
-
-def title(section):
-    return section.partition("\n")[0]
+PAGE = (ROOT / "docs/python.md").read_text()
+PROGRAM = re.compile(r"^The program is `(examples/python/\w+\.py)`", flags=re.MULTILINE)
+START, *PARTS = PROGRAM.split(PAGE)  # paths, and the text from each one to the next
+PROGRAMS = dict(zip(PARTS[::2], PARTS[1::2]))
 
 
 def lines(code):
     return [line for line in code.splitlines() if line.strip()]
 
 
-PROGRAMS = [section for section in SECTIONS if "```python" in section]
-
-
-@pytest.mark.parametrize("section", PROGRAMS, ids=title)
-def test_the_snippets_of_a_section_are_its_program(section):
-    (path,) = re.findall(r"^The program is `(examples/python/\w+\.py)`", section, flags=re.MULTILINE)
-    program = (ROOT / path).read_text()
-    code = re.fullmatch(r'""".*?"""\n(.*)', program, flags=re.DOTALL)
-    snippets = re.findall(r"^```python\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_the_snippets_are_the_program(path):
+    code = re.fullmatch(r'""".*?"""\n(.*)', (ROOT / path).read_text(), flags=re.DOTALL)
+    snippets = re.findall(r"^```python\n(.*?)^```$", PROGRAMS[path], flags=re.MULTILINE | re.DOTALL)
     assert lines("\n".join(snippets)) == lines(code[1])
 
 
-def test_all_sections_are_programs_but_the_last_one():
-    assert [title(section) for section in SECTIONS if section not in PROGRAMS] == [title(SECTIONS[-1])]
+def test_all_snippets_are_of_programs():
+    assert "```python" not in START
     assert len(PROGRAMS) == 7
 
 
