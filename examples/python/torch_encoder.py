@@ -1,19 +1,12 @@
 """An encoder of torch below a tree of windrow: the leaves pull the states of a bidirectional LSTM."""
 
-from __future__ import annotations
-
-import sys
 from typing import Any
 
+import torch
+
 import windrow
+import windrow.torch
 
-try:
-    import torch
-
-    import windrow.torch
-except ImportError:
-    print("torch is not installed, so this example does nothing")
-    sys.exit(5)
 
 H, WORDS = 16, ["not", "very", "good", "bad", "at", "all", "new"]
 TREES: list[Any] = [("not", ("very", "good")), (("not", "bad"), ("at", "all")), ("very", "bad"), ("good", "new")]

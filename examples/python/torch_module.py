@@ -1,19 +1,10 @@
 """A Tree-LSTM of windrow between two layers of PyTorch, in a training loop of PyTorch."""
 
-from __future__ import annotations
-
-import sys
+import torch
 
 import windrow
+import windrow.torch
 from windrow import concat, sigmoid, tanh
-
-try:
-    import torch
-
-    import windrow.torch
-except ImportError:
-    print("torch is not installed, so this example does nothing")
-    sys.exit(5)
 
 H = 16
 parameters = windrow.Parameters(seed=1)

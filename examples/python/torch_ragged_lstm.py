@@ -1,18 +1,10 @@
 """Replaces a padded nn.LSTM over sequences of different lengths: chains need no padding, packing or masks."""
 
-from __future__ import annotations
-
-import sys
+import torch
 
 import windrow
+import windrow.torch
 
-try:
-    import torch
-
-    import windrow.torch
-except ImportError:
-    print("torch is not installed, so this example does nothing")
-    sys.exit(5)
 
 H = 16
 lstm = torch.nn.LSTM(H, H, batch_first=True)  # what is replaced

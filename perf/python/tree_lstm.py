@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the Tree-LSTM of examples/python/tree_lstm.py from Python, beside `windrow-perf train`, on one core each.
+"""Trains a Tree-LSTM from Python, beside `windrow-perf train`, on one core each.
 
     PYTHONPATH=build/release/python taskset -c 1 perf/python/tree_lstm.py --data DIR --program build/release/bin/windrow-perf
 
