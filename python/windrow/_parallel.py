@@ -148,6 +148,9 @@ class Replicas(_windrow.Replicas):
             raise MisuseError(f"Replicas: parameters on {parameters.device.name}; expected on the first device")
         self.parameters: list[Parameters] = [parameters, *(parameters.replica(device) for device in devices[1:])]
         self.optimisers: list[Optimiser] = [optimiser(own) for own in self.parameters]
+        for made in self.optimisers:
+            if not isinstance(made, _windrow.Optimiser):
+                raise TypeError(f"optimiser() returned {type(made).__name__}; expected the optimiser of its argument")
         super().__init__(function, self.parameters, self.optimisers, sharded=sharded, bucket_bytes=bucket_bytes)
 
     def step(self, graphs: _windrow.Graphs | Sequence[InputGraph]) -> list[Minibatch]:

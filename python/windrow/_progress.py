@@ -64,6 +64,13 @@ def _in_notebook() -> bool:
     return type(running).__name__ == "ZMQInteractiveShell"
 
 
+def _has_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
 def progress(iterable: Iterable[_Item], description: str = "", *, total: int | None = None) -> Any:
     """Iterates, and shows how far it is: in a terminal as one line, in a notebook as a bar, and otherwise not at all.
 
@@ -81,8 +88,7 @@ def progress(iterable: Iterable[_Item], description: str = "", *, total: int | N
     """
     if total is None and isinstance(iterable, Sized):
         total = len(iterable)
-    notebook = _in_notebook()
-    shown = notebook or sys.stderr.isatty()
+    shown = _in_notebook() or _has_terminal()
     try:
         from tqdm.auto import tqdm
     except ImportError:

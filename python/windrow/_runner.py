@@ -189,13 +189,15 @@ class Batches:
         self.grouped = grouped
         """Types and groups, as a GroupedMinibatch."""
         self._all: list[Batch] = []
-        for number, group in enumerate(grouped.groups):
+        groups, types = grouped.groups, grouped.types  # copies
+        for number, group in enumerate(groups):
             made = _windrow.make_schedule(group, schedule)
+            order = made.order  # a copy
             for kind, begin, end in made.batches:
-                self._all.append(Batch(number, grouped.types[kind], made.order[begin:end]))
-        self.vertices = sum(group.vertices for group in grouped.groups)
+                self._all.append(Batch(number, types[kind], order[begin:end]))
+        self.vertices = sum(group.vertices for group in groups)
         """The number of vertices."""
-        self.fewest = sum(_windrow.fewest_batches(group) for group in grouped.groups)
+        self.fewest = sum(_windrow.fewest_batches(group) for group in groups)
         """A lower bound on the number of batches of any schedule."""
 
     @property

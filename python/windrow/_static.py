@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, Callable, Generic, Hashable, TypeVar, cast, overload
 
 from . import _windrow
 from ._windrow import Device, IntTensor, StaticStats, Tensor
 
 R = TypeVar("R", bound="Tensor | tuple[Tensor, ...] | None")
+
+
+_MOST_KEYS = 10_000
 
 
 class Static(Generic[R]):
@@ -39,6 +43,8 @@ class Static(Generic[R]):
         )
         self._device = device
         self._program: _windrow._Static | None = None
+        self._numbers: dict[Hashable, int] = {}
+        self._count = itertools.count()
 
     def __call__(self, *tensors: Tensor | IntTensor, key: Hashable = 0) -> R:
         """Runs the function, or replays what it did with tensors of these shapes and with an equal ``key``.
@@ -49,7 +55,12 @@ class Static(Generic[R]):
             first = tensors[0] if tensors else None
             on = self._device or (first.device if isinstance(first, (Tensor, IntTensor)) else None)
             self._program = self._make(on)
-        return cast("R", self._program(tensors, hash(key) & 0xFFFF_FFFF_FFFF_FFFF))
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= _MOST_KEYS:
+                self._numbers.clear()  # their recordings are found no more, and are dropped as the oldest ones
+            number = self._numbers[key] = next(self._count)
+        return cast("R", self._program(tensors, number))
 
     def stats(self) -> StaticStats | None:
         """Counters; None before the first call."""

@@ -265,6 +265,11 @@ def test_progress_is_a_line_of_a_terminal(monkeypatch, without_tqdm):
 def test_progress_is_silent_elsewhere(monkeypatch, without_tqdm):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert list(windrow.progress([1, 2])) == [1, 2] and sys.stderr.getvalue() == ""
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, closed, object()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert list(windrow.progress([1, 2])) == [1, 2]
 
 
 def test_progress_is_a_bar_of_tqdm_where_there_is_one(monkeypatch):

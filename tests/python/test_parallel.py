@@ -90,6 +90,8 @@ def test_replicas_refuse_what_does_not_fit_and_go_on():
     ]:
         with pytest.raises(MisuseError, match=text):
             call()
+    with pytest.raises(TypeError, match="optimiser.. returned NoneType"):
+        windrow.Replicas(model.function, model.parameters, devices, lambda own: None)
 
 
 def test_a_replica_has_the_values_and_serves_the_function():

@@ -146,3 +146,17 @@ def test_results_outlive_the_function():
     result = windrow.static(lambda x: x * 2)(windrow.tensor([[3.0]]))
     gc.collect()
     assert result.item() == 6
+
+
+def test_keys_of_equal_hashes_have_recordings_of_their_own():
+    factor = 0.0
+
+    @windrow.static
+    def times(x):
+        return x * factor
+
+    x = windrow.tensor([1.0, 2.0])
+    for key in (-1, -2, 0, 2**61 - 1):
+        factor = float(key % 7)
+        assert times(x, key=key).tolist() == [[factor, 2 * factor]]
+    assert times.stats().recorded == 4

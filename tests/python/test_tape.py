@@ -45,7 +45,7 @@ def test_operators_after_the_block_are_not_noted():
     assert tape.gradient(x).item() == 4
 
 
-def test_inner_tapes_note_alone():
+def test_inner_tapes_may_end_first():
     x = windrow.tensor([[2.0]])
     with windrow.Tape() as outer:
         outer.watch(x)
@@ -124,3 +124,40 @@ def test_descent_finds_the_weights():
             windrow.sgd(parameter, tape.gradient(parameter), 0.1)
     np.testing.assert_allclose(w.numpy(), true, atol=1e-3)
     assert b.item() == pytest.approx(3, abs=1e-3)
+
+
+def test_an_outer_tape_notes_the_operators_of_inner_blocks():
+    x = windrow.tensor([3.0])
+    with windrow.Tape() as outer:
+        outer.watch(x)
+        y = x * x
+        with windrow.Tape() as inner:
+            inner.watch(y)
+            z = y * 2.0
+        w = z + y
+    outer.backward(w)
+    assert outer.gradient(x).tolist() == [[18.0]]
+    inner.backward(z)
+    assert inner.gradient(y).tolist() == [[2.0]]
+
+
+def test_gradients_are_not_differentiated_again():
+    x, other = windrow.tensor([3.0]), windrow.tensor([2.0])
+    with windrow.Tape() as outer:
+        outer.watch(x)
+        with windrow.Tape() as inner:
+            inner.watch(x)
+            y = x * x
+        inner.backward(y)
+        penalty = windrow.square(inner.gradient(x)) + x
+    with pytest.raises(windrow.MisuseError, match="gradients are not differentiated again"):
+        outer.backward(penalty)
+    with windrow.Tape() as outer:
+        outer.watch(x)
+        with windrow.Tape() as inner:
+            inner.watch(other)
+            y = other * other
+        inner.backward(y)
+        z = inner.gradient(other) * x  # a constant for the outer tape
+    outer.backward(z)
+    assert outer.gradient(x).tolist() == [[4.0]]

@@ -289,10 +289,12 @@ def test_a_checkpoint_continues_with_the_same_bits(tmp_path):
     with pytest.raises(FileError):
         windrow.CheckpointFolder(tmp_path / "none").newest()
     writer = windrow.CheckpointWriter(tmp_path / "run", keep=2)
-    record = {"epoch": 3, "rate": 0.5, "names": ["a", "b"], "sizes": {"h": 4, "least": -1}}
+    record = {"epoch": 3, "rate": 0.5, "names": ["a", "b"], "sizes": {"h": 4, "least": -1}, "best": -math.inf}
     writer.write(3, windrow.Snapshot(model.parameters, optimiser, averages), record)
     expected = trained(model, optimiser, 3)
 
+    with pytest.raises(MisuseError, match="text 'NaN'"):
+        writer.write(4, windrow.Snapshot(model.parameters), {"word": "NaN"})
     with pytest.raises(FileError, match="locked"):
         windrow.CheckpointWriter(tmp_path / "run")
     checkpoint, skipped = windrow.CheckpointFolder(tmp_path / "run").newest()

@@ -18,11 +18,50 @@ using Gradients = std::vector<std::optional<Tensor>>;
 /// The tapes of the open with blocks of this thread. It shares them, since a program may lose a tape in its block.
 thread_local std::vector<std::shared_ptr<Tape>> active;
 
+/// The tape of the with block around that of `inner`, if this is open, or else of the innermost one; may be null.
+Tape* tape_around(const Tape* inner) {
+  auto found = std::ranges::find(active, inner, &std::shared_ptr<Tape>::get);
+  return found == active.begin() ? nullptr : std::prev(found)->get();
+}
+
 class TapeObject {
  public:
-  explicit TapeObject(const Device* device) : tape_(std::make_shared<Tape>(InUse(device).device())) {}
+  explicit TapeObject(const Device* device) {
+    // Each tape around it notes the operators of the with block, too, but not those of the backward pass.
+    auto apply = [device = InUse(device).device(), noting = noting_](const Operator& op, const Operands& operands,
+                                                                     const Tensor* out, std::source_location from) {
+      if (Tape* const outer = *noting == nullptr ? nullptr : tape_around(*noting))
+        return outer->apply(op, operands, from);
+      if (out == nullptr) return windrow::apply(device, op, operands, from);
+      windrow::apply(device, op, operands, *out, from);
+      return *out;
+    };
+    tape_ = std::make_shared<Tape>(InUse(device).device(), std::move(apply));
+    *noting_ = tape_.get();
+  }
 
   Tape& tape() { return *tape_; }
+  void watch(const Tensor& tensor) {
+    tape_->watch(tensor);
+    watched_.push_back(tensor);
+  }
+  /// Calls `pass`, a backward pass from `results`. A tape around this one does not note it, so its own backward pass
+  /// must not go through the gradients.
+  void backward(const std::vector<Tensor>& results, const std::function<void()>& pass) const {
+    *noting_ = nullptr;
+    pass();
+    Tape* const outer = tape_around(tape_.get());
+    if (outer == nullptr) return;
+    std::vector<Tensor> gradients;
+    for (const Tensor& tensor : watched_) {
+      const std::optional<Tensor> gradient = tape_->gradient(tensor);
+      const auto same = [&](const Tensor& other) { return other.buffer() == gradient->buffer(); };
+      if (gradient && std::ranges::none_of(gradients, same)) gradients.push_back(*gradient);
+    }
+    outer->note(results, gradients, [](const auto&, const auto&, auto) -> Tape::Gradients {
+      throw MisuseError("Tape: a result depends on gradients of another tape; gradients are not differentiated again");
+    });
+  }
   void enter() { active.push_back(tape_); }
   void exit() {
     const auto found = std::find(active.rbegin(), active.rend(), tape_);
@@ -31,7 +70,9 @@ class TapeObject {
   }
 
  private:
+  std::shared_ptr<const Tape*> noting_ = std::make_shared<const Tape*>();  // the tape, until its backward pass
   std::shared_ptr<Tape> tape_;
+  std::vector<Tensor> watched_;
 };
 
 void bind_tape(nb::module_& m) {
@@ -39,7 +80,8 @@ void bind_tape(nb::module_& m) {
       m, "Tape",
       "Differentiates what operators do with watched tensors: `with windrow.Tape() as tape:`. In the "
       "with block, the operators of this thread are noted; backward() computes the gradients. For "
-      "one backward pass.")
+      "one backward pass. With blocks may be nested: each tape notes the operators of those inside. Gradients are not "
+      "differentiated again.")
       .def(nb::init<const Device*>(), "device"_a = nb::none())
       .def(
           "__enter__",
@@ -56,19 +98,24 @@ void bind_tape(nb::module_& m) {
             for (const nb::handle each : tensors) {
               if (!nb::isinstance<Tensor>(each)) throw nb::type_error("watch() expects tensors of floats");
             }
-            for (const nb::handle tensor : tensors) tape.tape().watch(nb::cast<const Tensor&>(tensor));
+            for (const nb::handle tensor : tensors) tape.watch(nb::cast<const Tensor&>(tensor));
           },
           nb::sig("def watch(self, *tensors: Tensor) -> None"),
           "Asks for the gradients of tensors. They must not be views of a part, and not yet used in the with block.")
       .def(
-          "backward", [](TapeObject& tape, const Tensor& loss) { tape.tape().backward(loss, calling_line()); },
+          "backward",
+          [](TapeObject& tape, const Tensor& loss) {
+            const std::source_location from = calling_line();
+            tape.backward({loss}, [&] { tape.tape().backward(loss, from); });
+          },
           "loss"_a,
           "Pushes the ops that compute the gradients of the sum of the loss's elements. Raises MisuseError if the loss "
           "depends on no watched tensor or on an operator without gradient, and in a second call.")
       .def(
           "backward_from",
           [](TapeObject& tape, const std::vector<Tensor>& results, const Gradients& gradients) {
-            tape.tape().backward_from(results, gradients, calling_line());
+            const std::source_location from = calling_line();
+            tape.backward(results, [&] { tape.tape().backward_from(results, gradients, from); });
           },
           "results"_a, "gradients"_a,
           "The same for a part of a larger program: starts from the gradients of its results, None where there is "

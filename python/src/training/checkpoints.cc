@@ -30,8 +30,12 @@ nb::object if_is(const Get& get) {
   }
 }
 
+/// Whether files keep a number that is not finite as this text.
+bool is_number(std::string_view text) { return text == "Infinity" || text == "-Infinity" || text == "NaN"; }
+
 nb::object object_of(const RecordValue& value) {
   nb::object made = if_is([&] { return value.text(); });
+  if (made.is_valid() && is_number(value.text())) return nb::cast(value.number());
   if (!made.is_valid()) made = if_is([&] { return value.count(); });
   if (!made.is_valid()) made = if_is([&] { return value.integer(); });
   if (!made.is_valid()) made = if_is([&] { return value.number(); });
@@ -60,7 +64,11 @@ Record record_of(const nb::dict& values, int depth) {
 
 RecordValue value_of(nb::handle object, int depth) {
   if (depth > 64) throw MisuseError("a record of more than 64 levels; expected fewer");
-  if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
+  if (nb::isinstance<nb::str>(object)) {
+    std::string text = nb::cast<std::string>(object);
+    if (is_number(text)) throw MisuseError("a record has the text '" + text + "'; expected a text that is no number");
+    return text;
+  }
   if (nb::isinstance<nb::dict>(object)) return record_of(nb::borrow<nb::dict>(object), depth + 1);
   if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
     RecordValue::List list;

@@ -110,6 +110,7 @@ ReplicasObject replicas_of(const VertexFunction& function, const std::vector<con
                       std::to_string(optimisers.size()) + " optimisers; expected equally many");
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i] == nullptr || optimisers[i] == nullptr) throw nb::type_error("Replicas: None in a list");
     if (optimisers[i]->set != parameters[i]->shared) {
       throw MisuseError("Replicas: an optimiser of other parameters; expected one that optimiser(parameters) makes");
     }
