@@ -51,6 +51,9 @@ class Static(Generic[R]):
             self._program = self._make(on)
         return cast("R", self._program(tensors, hash(key) & 0xFFFF_FFFF_FFFF_FFFF))
 
+    def __repr__(self) -> str:
+        return f"<windrow.Static '{getattr(self, '__name__', 'static')}'>"
+
     def stats(self) -> StaticStats | None:
         """Counters; None before the first call."""
         return None if self._program is None else self._program.stats()
