@@ -135,6 +135,18 @@ class Capturing {
   std::vector<Kept>* const outer_;
 };
 
+/// Throws TypeError for what a call of `async def`, or of a function with yield, returns, which has run nothing yet.
+/// `what` names the function, such as "an op".
+void refuse_unstarted(nb::handle result, const char* what);
+/// The index that a Python object stands for: an int, or another type with __index__, but no bool. Needs the GIL.
+std::optional<std::int64_t> integer_of(nb::handle object);
+/// The columns of `x[columns]`, for which there are slices only. Throws TypeError for others.
+nb::slice columns_of(nb::handle columns);
+/// For errors: "a list", "an int", "None".
+std::string kind_of(nb::handle object);
+/// "1 graph", "2 graphs".
+std::string counted(std::uint64_t number, const char* singular, const char* plural);
+
 /// Whether this thread runs a Python function of an op.
 bool inside_op();
 
@@ -169,6 +181,7 @@ void call_with(PyObject* function, T& target, const char* if_ended) {
   const nb::object result = nb::steal(PyObject_CallFunctionObjArgs(function, lent.ptr(), nullptr));
   nb::inst_ptr<Lent<T>>(lent)->end();
   if (!result.is_valid()) throw_python_error();
+  refuse_unstarted(result, "a body");
 }
 
 /// The engine of a Python object.

@@ -6,6 +6,7 @@ import os
 from typing import Any, Mapping
 
 from . import _windrow
+from ._checks import require
 from ._windrow import Snapshot
 
 
@@ -37,15 +38,22 @@ class CheckpointWriter(_windrow.CheckpointWriter):
     def write(self, step: int, snapshot: Snapshot, record: Mapping[str, Any] | None = None) -> None:
         """Writes a checkpoint, or replaces that of the same step. When this returns, it survives a loss of power.
 
-        `record` has more values by name: str, int, float, and lists and dicts of them.
+        `record` has more values by name: str, int, float, and lists and dicts of them. Numbers of NumPy become those of
+        Python, and tuples become lists. Values that are None are left out, so ask for them by record.get(name).
         """
+        require(snapshot, Snapshot, "write: snapshot", "a windrow.Snapshot(parameters, optimiser)")
+        require(record, (Mapping, type(None)), "write: record", "a mapping: values by name")
         self._write(step, snapshot, dict(record or {}))
 
 
 class CheckpointFolder(_windrow.CheckpointFolder):
     """The checkpoints in a folder, for reading; beside a writer, too."""
 
-    __slots__ = ()
+    __slots__ = ("_path",)
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(os.fspath(path))
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"<windrow.CheckpointFolder '{self._path}'>"

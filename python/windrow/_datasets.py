@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterator, overload
 
 from . import _windrow
+from ._checks import counted
 from ._graphs import Graphs
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class Treebank(_windrow.Treebank):
     >>> trees = windrow.Treebank("sst/train.txt")  # or text="(3 (2 It) (4 works))"
     >>> words = trees.vocabulary(at_least=2)
     >>> graphs = trees.graphs(cell, words)
+    >>> trees[0]
+    (3, (2, 'It'), (4, 'works'))
 
     Raises DataError, naming the line and column, for malformed text. For other brackets see parse_brackets().
     """
@@ -42,6 +45,23 @@ class Treebank(_windrow.Treebank):
         Children precede their parents, so the root is the last vertex.
         """
         return Graphs(self._graphs(function, words))
+
+    @overload
+    def __getitem__(self, which: int) -> tuple[Any, ...]: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[tuple[Any, ...]]: ...
+    def __getitem__(self, which: int | slice) -> Any:
+        """A tree as nested tuples, (label, left, right) or (label, word), as Graphs.from_nested() takes them with
+        labels; a list of them for a slice."""
+        if isinstance(which, slice):
+            return [self._nested(i) for i in range(*which.indices(len(self)))]
+        return self._nested(which)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return (self._nested(i) for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<windrow.Treebank, {counted(len(self), 'tree')}>"
 
 
 class DependencyTreebank(_windrow.DependencyTreebank):
@@ -78,6 +98,9 @@ class DependencyTreebank(_windrow.DependencyTreebank):
         dependencies may give a word several heads, and "relation" is an index of edges then.
         """
         return Graphs(self._graphs(function, words, tags, relations, enhanced))
+
+    def __repr__(self) -> str:
+        return f"<windrow.DependencyTreebank, {counted(len(self), 'sentence')}>"
 
 
 def parse_brackets(text: str) -> list[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from ._checks import counted
+
 if TYPE_CHECKING:
     from ._graphs import Graphs
     from ._runner import Batches
@@ -79,7 +81,7 @@ def _svg(width: float, height: float, parts: list[str]) -> str:
 def graph_svg(graph: InputGraph) -> str:
     """A drawing: leaves below, consumers above their children, colours for kinds."""
     if graph.vertices > _most_vertices or graph.vertices == 0:
-        text = f"{graph.vertices:,} vertices, {graph.levels:,} levels"
+        text = f"{counted(graph.vertices, 'vertex', 'vertices')}, {counted(graph.levels, 'level')}"
         return _svg(300, 20, [f'<text x="150" y="14">{text}</text>'])
     children, kinds = _children(graph)
     column, level = _places(children)
@@ -105,7 +107,7 @@ def graph_svg(graph: InputGraph) -> str:
 
 def graphs_html(graphs: Graphs) -> str:
     """A summary, and a drawing of the first graph."""
-    summary = f"<p>{len(graphs):,} graphs, {graphs.vertices:,} vertices</p>"
+    summary = f"<p>{counted(len(graphs), 'graph')}, {counted(graphs.vertices, 'vertex', 'vertices')}</p>"
     return summary + (graph_svg(graphs[0]) if len(graphs) > 0 else "")
 
 
@@ -131,7 +133,7 @@ def batches_dot(batches: Batches) -> str:
     lines = ["digraph {", "  rankdir=BT;", "  node [shape=box];"]
     for number, batch in enumerate(batches):
         title = batch.type.replace("\\", "\\\\").replace('"', '\\"')
-        lines.append(f'  {number} [label="{title}\\n{batch.width} vertices"];')
+        lines.append(f'  {number} [label="{title}\\n{counted(batch.width, "vertex", "vertices")}"];')
     lines += [f'  {a} -> {b} [label="{count}"];' for (a, b), count in sorted(_edges(batches).items())]
     return "\n".join([*lines, "}"])
 

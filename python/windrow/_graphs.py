@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
 
 from . import _windrow
+from ._checks import counted, type_name
+from ._corpus import Corpus
 from ._errors import MisuseError
 
 if TYPE_CHECKING:
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
 
     from ._typing import ArrayLike, Numbers
     from ._windrow import InputGraph, VertexFunction
-
-G = TypeVar("G", bound="Graphs")
 
 
 class Graphs(_windrow.Graphs):
@@ -42,8 +42,13 @@ class Graphs(_windrow.Graphs):
         """The graphs in minibatches of `size` graphs, the last of which may be smaller.
 
         They are in random order if `shuffle` gives a seed: pass another one for each epoch. Equal seeds give equal
-        minibatches, on each platform.
+        minibatches, on each platform. Raises TypeError for True and False, which are no seeds.
         """
+        if isinstance(shuffle, bool):
+            raise TypeError(
+                f"minibatches: shuffle = {shuffle}; expected None for the order of the graphs, or a seed for a random "
+                "one, such as the number of the epoch"
+            )
         return super().minibatches(size, shuffle)
 
     @classmethod
@@ -109,11 +114,23 @@ class Graphs(_windrow.Graphs):
 
         >>> windrow.Graphs.from_lists(cell, [{"children": [[], [], [0, 1]], "word": [5, 8, -1], "label": [2, 4, 3]}])
 
-        ``children`` has a list for each vertex; ``kinds`` and the inputs are as for from_arrays().
+        ``children`` has a list for each vertex; ``kinds`` and the inputs are as for from_arrays(). Raises MisuseError,
+        naming the sample, for names that are missing, or that the function does not pull.
         """
-        corpus = _Corpus(function)
+        corpus = Corpus(function)
+        if isinstance(samples, Mapping):
+            raise TypeError(
+                f"from_lists: samples is {type_name(samples)}; expected a list of mappings, one for each sample"
+            )
         for number, sample in enumerate(samples):
+            if not isinstance(sample, Mapping):
+                raise TypeError(f"from_lists: sample {number} is {type_name(sample)}; expected a mapping of lists")
+            if "children" not in sample:
+                raise MisuseError(
+                    f"sample {number}: has no 'children'; expected a list for each vertex, [] for one without children"
+                )
             columns = {name: column for name, column in sample.items() if name not in ("children", "kinds")}
+            corpus.require_pulled(number, columns)
             corpus.add_columns(number, sample["children"], sample.get("kinds"), columns)
         return corpus.graphs(cls)
 
@@ -138,16 +155,18 @@ class Graphs(_windrow.Graphs):
         Args:
             children: returns the children of an object, from the first to the last; None for a missing one.
             inputs: returns the inputs of an object: a number, or a row, for each name. An index that is left out is
-                -1, values are 0.
+                -1, values are 0. Each name that is not optional must be there for one object at least.
             kind: returns the kind of an object, for a function of several kinds.
             shared: whether an object that is met twice is one vertex, for graphs in which vertices have several
                 consumers; otherwise it is a vertex each time.
 
-        An object's vertex follows those of its children, so the root is the last vertex.
+        An object's vertex follows those of its children, so the root is the last vertex. Raises MisuseError for a name
+        that the function does not pull, or that is missing for all objects.
         """
-        corpus = _Corpus(function)
+        corpus = Corpus(function)
         for number, root in enumerate(roots):
             corpus.add_object(number, root, children, inputs, kind, shared)
+        corpus.require_given("object")
         return corpus.graphs(cls)
 
     @classmethod
@@ -174,8 +193,17 @@ class Graphs(_windrow.Graphs):
             word, label: the names by which the function pulls them.
 
         A tuple with a label whose only child is a word is one vertex, with the word. Other words are vertices without
-        a label (-1).
+        a label (-1). Names that the function does not pull are left out. Raises MisuseError for one tuple in place of
+        a list of trees.
         """
+        if isinstance(trees, (str, bytes)):
+            raise TypeError(
+                f"from_nested: trees is {type_name(trees)}; expected a list of trees: windrow.parse_brackets() makes one "
+                "of text in brackets"
+            )
+        if isinstance(trees, tuple) or callable(getattr(trees, "label", None)):
+            raise MisuseError(f"from_nested: trees is {type_name(trees)}, which is one tree; expected a list: [tree]")
+        pulled = set(function.inputs)
         number_of_word = _numbering(words, "words")
         number_of_label = None if labels is None else _numbering(labels, "labels")
 
@@ -199,13 +227,16 @@ class Graphs(_windrow.Graphs):
             return len(children) == 1 and is_word(children[0]) and number_of_label is not None
 
         def inputs(tree: Any) -> dict[str, int]:
+            numbers = {label: -1}  # also where no tree has a label, as for predictions
             if is_word(tree):
-                return {word: number_of_word(tree)}
-            name, children = parts(tree)
-            numbers = {word: number_of_word(children[0])} if with_word(tree) else {}
-            if number_of_label is not None and name is not None:
-                numbers[label] = number_of_label(name)
-            return numbers
+                numbers[word] = number_of_word(tree)
+            else:
+                name, children = parts(tree)
+                if with_word(tree):
+                    numbers[word] = number_of_word(children[0])
+                if number_of_label is not None and name is not None:
+                    numbers[label] = number_of_label(name)
+            return {name: number for name, number in numbers.items() if name in pulled}
 
         return cls.from_objects(function, trees, lambda tree: () if with_word(tree) else parts(tree)[1], inputs)
 
@@ -223,12 +254,19 @@ class Graphs(_windrow.Graphs):
         An edge leads from a vertex to its child, or with ``children="predecessors"`` from a child to its consumer.
         Children are in the order in which their edges were added. The attributes of nodes and edges are the inputs of
         the same names; an index that is missing is -1, values are 0. Vertices are numbered in the order of the nodes.
+        Attributes of other names are left alone. Raises MisuseError if an input is missing everywhere, unless it is
+        optional and there are no attributes of other names, one of which may be its misspelling.
         """
+        if hasattr(graphs, "is_directed"):
+            raise MisuseError("from_networkx: graphs is one graph; expected a list: [graph]")
         if children not in ("successors", "predecessors"):
             raise MisuseError(f"from_networkx: children = {children!r}; expected 'successors' or 'predecessors'")
-        corpus = _Corpus(function)
+        corpus = Corpus(function)
         of_edges = {name for name, (_, rows, _) in function.inputs.items() if rows == "edges"}
+        others: set[Any] = set()  # names of attributes
         for number, graph in enumerate(graphs):
+            if not hasattr(graph, "is_directed"):
+                raise TypeError(f"from_networkx: sample {number} is {type_name(graph)}; expected a DiGraph of NetworkX")
             if not graph.is_directed():
                 raise MisuseError(f"from_networkx: sample {number} is undirected; expected a DiGraph")
             place = {node: i for i, node in enumerate(graph)}
@@ -243,15 +281,18 @@ class Graphs(_windrow.Graphs):
                 name: [attributes.get(name) for attributes in (edges if name in of_edges else nodes)]
                 for name in function.inputs
             }
+            for attributes in (*nodes, *edges):
+                others.update(attributes)
             kinds = [attributes.get(kind, 0) for attributes in nodes] if function.kinds > 1 else None
             corpus.add_columns(number, [[place[child] for child in of] for of in below], kinds, columns)
+        corpus.require_given("node or edge", {str(name) for name in others} - {*function.inputs, kind})
         return corpus.graphs(cls)
 
     def __iter__(self) -> Iterator[InputGraph]:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<windrow.Graphs, {len(self):,} graphs, {self.vertices:,} vertices>"
+        return f"<windrow.Graphs, {counted(len(self), 'graph')}, {counted(self.vertices, 'vertex', 'vertices')}>"
 
     def _repr_html_(self) -> str:
         from ._display import graphs_html
@@ -262,7 +303,16 @@ class Graphs(_windrow.Graphs):
 def _numbering(numbers: Numbers | None, what: str) -> Callable[[Any], int]:
     """How words or labels become numbers."""
     if numbers is None:
-        return int
+
+        def given(number: Any) -> int:
+            if isinstance(number, (str, bytes)):
+                raise MisuseError(
+                    f"from_nested: {number!r} is text; expected numbers, or `{what}`: a dict, a Vocabulary or a function "
+                    "that gives the number of each"
+                )
+            return int(number)
+
+        return given
     if callable(numbers):
         return numbers
 
@@ -273,115 +323,3 @@ def _numbering(numbers: Numbers | None, what: str) -> Callable[[Any], int]:
             raise MisuseError(f"from_nested: {name!r} is not in `{what}`; expected a number for it") from None
 
     return number_of
-
-
-class _Corpus:
-    """Collects samples as lists that from_arrays() takes."""
-
-    def __init__(self, function: VertexFunction) -> None:
-        self._function = function
-        self._offsets = [0]
-        self._child_offsets = [0]
-        self._children: list[int] = []
-        self._kinds: list[int] | None = [] if function.kinds > 1 else None
-        self._inputs = function.inputs
-        self._columns: dict[str, Any] = {name: [] for name in self._inputs}  # lists
-        # What a vertex has that lacks an input: by name, an element of the column.
-        self._missing = {
-            name: (0.0 if what == "values" else -1) if width == 1 else [0.0 if what == "values" else -1] * width
-            for name, (what, _, width) in self._inputs.items()
-        }
-
-    def add_columns(
-        self,
-        number: int,
-        children: Sequence[Sequence[int]],
-        kinds: Sequence[int] | None,
-        columns: Mapping[str, Sequence[Any]],
-    ) -> None:
-        """A sample whose inputs are lists with an element for each vertex, or for each child."""
-        for of in children:
-            self._children.extend(of)
-            self._child_offsets.append(len(self._children))
-        first_edge = self._child_offsets[self._offsets[-1]]
-        self._offsets.append(len(self._child_offsets) - 1)
-        vertices, edges = len(children), len(self._children) - first_edge
-        if self._kinds is not None:
-            if kinds is None or len(kinds) != vertices:
-                raise MisuseError(
-                    f"sample {number}: kinds of {0 if kinds is None else len(kinds)} vertices; expected {vertices}"
-                )
-            self._kinds.extend(kinds)
-        for name, (_, rows, _) in self._inputs.items():
-            count = edges if rows == "edges" else vertices
-            column = columns.get(name)
-            if column is None:
-                raise MisuseError(f"sample {number}: has no input '{name}', which {self._function.name} pulls")
-            if len(column) != count:
-                raise MisuseError(f"sample {number}: '{name}' has {len(column)} rows; expected {count}")
-            missing = self._missing[name]
-            self._columns[name].extend(missing if row is None else row for row in column)
-
-    def add_object(
-        self,
-        number: int,
-        root: Any,
-        children_of: Callable[[Any], Iterable[Any]],
-        inputs_of: Callable[[Any], Mapping[str, Any]],
-        kind_of: Callable[[Any], int] | None,
-        shared: bool,
-    ) -> None:
-        children: list[list[int]] = []
-        kinds: list[int] = []
-        columns: dict[str, list[Any]] = {name: [] for name, (_, rows, _) in self._inputs.items() if rows != "edges"}
-        vertex_of: dict[int, int] = {}  # by id
-        kept: list[Any] = []  # so that no two objects have one id
-        path: set[int] = set()
-        # Each element: an object, its children still to be visited, the vertices of those that have been.
-        open_: list[tuple[Any, Iterator[Any], list[int]]] = []
-
-        def enter(node: Any) -> None:
-            if id(node) in path:
-                raise MisuseError(f"sample {number}: {_shown(node)} is below itself; expected no cycle")
-            of = iter(children_of(node))
-            path.add(id(node))
-            open_.append((node, of, []))
-
-        enter(root)
-        while open_:
-            node, left, done = open_[-1]
-            for child in left:
-                known = vertex_of.get(id(child)) if shared else None
-                if child is None:
-                    done.append(-1)
-                elif known is not None:
-                    done.append(known)
-                else:
-                    enter(child)
-                    break
-            else:
-                open_.pop()
-                path.discard(id(node))
-                vertex = len(children)
-                children.append(done)
-                if shared:
-                    vertex_of[id(node)] = vertex
-                    kept.append(node)
-                if kind_of is not None:
-                    kinds.append(kind_of(node))
-                inputs = inputs_of(node)
-                for name, column in columns.items():
-                    column.append(inputs.get(name))
-                if open_:
-                    open_[-1][2].append(vertex)
-        self.add_columns(number, children, kinds if kind_of is not None else None, columns)
-
-    def graphs(self, cls: type[G]) -> G:
-        return cls.from_arrays(
-            self._function, self._offsets, self._child_offsets, self._children, kinds=self._kinds, **self._columns
-        )
-
-
-def _shown(node: Any) -> str:
-    text = repr(node)
-    return text if len(text) < 60 else text[:57] + "..."

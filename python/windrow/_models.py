@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING, Literal, Sequence
 
 from . import _windrow
+from ._checkpoints import CheckpointFolder
+from ._errors import FileError
 from ._parameters import Parameters
 from ._windrow import LearningRate
 
@@ -141,9 +143,18 @@ def load_model(folder: str | os.PathLike[str], device: Device | None = None) -> 
 
     >>> windrow.load_model("run").predict(["It works"])
 
-    For predictions: the model has no data. Raises FileError if there is no such checkpoint.
+    For predictions: the model has no data. Raises FileError if there is no such checkpoint of a model.
     """
-    return Model(os.fspath(folder), device)
+    try:
+        return Model(os.fspath(folder), device)
+    except FileError:
+        checkpoint, _ = CheckpointFolder(folder).newest()
+        if checkpoint is None or "format" in checkpoint.record:
+            raise
+    raise FileError(
+        f"{os.fspath(folder)}: has a checkpoint of parameters, and not of a model; expected one of Trainer.save() or "
+        "Model.save(). Parameters.load() and SavedCheckpoint.restore() load parameters"
+    )
 
 
 class Trainer(_windrow.Trainer):
@@ -171,7 +182,7 @@ class Trainer(_windrow.Trainer):
     Equal seeds and calls give equal bits.
     """
 
-    __slots__ = ()
+    __slots__ = ("_about",)
 
     def __init__(
         self,
@@ -203,3 +214,7 @@ class Trainer(_windrow.Trainer):
             group=group,
             sharded=sharded,
         )
+        self._about = f"<windrow.Trainer of {model!r}, '{optimiser}'>"
+
+    def __repr__(self) -> str:
+        return self._about

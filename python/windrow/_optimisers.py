@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Mapping, SupportsFloat, SupportsIndex, TypedDict
 
 from . import _windrow
+from ._checks import counted, require
+from ._errors import MisuseError
 from ._windrow import LearningRate
 
 if TYPE_CHECKING:
@@ -18,13 +20,56 @@ atexit.register(_windrow._end_rate_functions)  # runs after the engines have end
 
 
 class OptimiserOptions(TypedDict, total=False):
-    """Options that all optimisers have; see Optimiser."""
+    """Options that all optimisers have; see Optimiser. `lr` and `weight_decay` are PyTorch's names."""
 
     penalty: float
     clip_norm: float | None
     clip_value: float | None
     accumulate: int
     tables: Literal["lazy", "dense"]
+    lr: float | LearningRate
+    weight_decay: float
+
+
+class AdagradOptions(OptimiserOptions, total=False):
+    """The same, and PyTorch's names of epsilon and initial."""
+
+    eps: float
+    initial_accumulator_value: float
+
+
+class RmsPropOptions(OptimiserOptions, total=False):
+    """The same, and PyTorch's names of epsilon and smoothing."""
+
+    eps: float
+    alpha: float
+
+
+class AdamOptions(OptimiserOptions, total=False):
+    """The same, and PyTorch's names of epsilon and of (first, second)."""
+
+    eps: float
+    betas: tuple[float, float]
+
+
+_ALIASES: dict[str, tuple[str, ...]] = {
+    "lr": ("rate",),
+    "weight_decay": ("penalty",),
+    "eps": ("epsilon",),
+    "betas": ("first", "second"),
+    "alpha": ("smoothing",),
+    "initial_accumulator_value": ("initial",),
+}
+"""What options of PyTorch are called here. The decay of AdamW is no penalty: see Optimiser.__init__()."""
+
+_ELSEWHERE = {
+    "momentum": "windrow.Momentum has it",
+    "nesterov": "windrow.Momentum has it",
+    "max_norm": "it is `clip_norm`",
+    "lr_decay": "the rate can be a windrow.LearningRate",
+    "decay": "windrow.AdamW has it",
+}
+"""Options that are found elsewhere."""
 
 
 class Optimiser(_windrow.Optimiser):
@@ -47,33 +92,102 @@ class Optimiser(_windrow.Optimiser):
 
     Frozen parameters, and those that the loss does not depend on, are left alone. Raises MisuseError for options out
     of range.
+
+    PyTorch's names work, too, where they mean the same: lr (rate), weight_decay (penalty; of AdamW, decay), eps
+    (epsilon), betas (first and second), alpha (smoothing) and initial_accumulator_value (initial).
     """
 
-    __slots__ = ()
+    __slots__ = ("_about",)
 
     def __init__(
         self,
         parameters: Parameters,
-        rate: float | LearningRate | None,
-        method: tuple[str, float, float, float],
-        options: OptimiserOptions,
+        method: str,
+        own: dict[str, Any],
+        options: Mapping[str, Any],
         *,
-        nesterov: bool = False,
-        decay: float = 0.0,
+        numbers: tuple[str, ...] = (),
     ) -> None:
-        all_options: dict[str, Any] = {
+        # `own` are the arguments of a class that are no options of all; `numbers` are those that the method takes.
+        title = type(self).__name__
+        require(parameters, _windrow.Parameters, f"{title}: parameters", "windrow.Parameters, all of them")
+        known: dict[str, Any] = {
+            **own,
             "penalty": 0.0,
             "clip_norm": None,
             "clip_value": None,
             "accumulate": 1,
             "tables": "lazy",
         }
-        for name, value in options.items():
-            if name not in all_options:
-                expected = ", ".join(all_options)
-                raise TypeError(f"{type(self).__name__}() got an option '{name}'; expected one of: {expected}")
-            all_options[name] = value
-        super().__init__(parameters, *method, nesterov=nesterov, rate=rate, decay=decay, **all_options)
+        given = dict(options)
+        for name, names in _ALIASES.items():
+            names = ("decay",) if name == "weight_decay" and "decay" in own else names
+            if name not in options or names[0] not in known:
+                continue
+            value = given.pop(name)
+            values = tuple(value) if len(names) > 1 else (value,)
+            if len(values) != len(names):
+                raise TypeError(f"{title}: {name} = {value!r}; expected {len(names)} numbers")
+            for one, number in zip(names, values):
+                if one in options or (one in own and own[one] != self._default(one)):
+                    raise TypeError(f"{title}() got '{name}' and '{one}', which mean the same; expected one of them")
+                given[one] = number
+        for name, value in given.items():
+            if name not in known:
+                hint = f" ({_ELSEWHERE[name]})" if name in _ELSEWHERE else ""
+                raise TypeError(f"{title}() got an option '{name}'{hint}; expected one of: {', '.join(known)}")
+            known[name] = value
+        for name, value in known.items():
+            if name == "rate":
+                require(value, (SupportsFloat, LearningRate), f"{title}: rate", "a number or a windrow.LearningRate")
+            elif name in ("clip_norm", "clip_value"):
+                require(value, (SupportsFloat, type(None)), f"{title}: {name}", "a number or None")
+            elif name == "tables":
+                require(value, str, f"{title}: tables", "'lazy' or 'dense'")
+            elif name == "accumulate":
+                require(value, SupportsIndex, f"{title}: accumulate", "a number of calls of step()")
+            else:
+                require(value, SupportsFloat, f"{title}: {name}", "a number")
+        rate = known["rate"]
+        first, second = (*(float(known[name]) for name in numbers), 0.0, 0.0)[:2]
+        super().__init__(
+            parameters,
+            method,
+            first,
+            second,
+            float(known.get("epsilon", 0.0)),
+            nesterov=bool(known.get("nesterov", False)),
+            rate=rate if isinstance(rate, LearningRate) else float(rate),
+            penalty=float(known["penalty"]),
+            decay=float(known.get("decay", 0.0)),
+            clip_norm=None if known["clip_norm"] is None else float(known["clip_norm"]),
+            clip_value=None if known["clip_value"] is None else float(known["clip_value"]),
+            accumulate=known["accumulate"],
+            tables=known["tables"],
+        )
+        told = "a LearningRate" if isinstance(rate, LearningRate) else f"{float(rate):g}"
+        self._about = f"<windrow.{title} of {counted(len(parameters), 'parameter')}, rate {told}>"
+
+    @classmethod
+    def _default(cls, argument: str) -> Any:
+        """The default of an argument of a class."""
+        if argument == "rate":
+            return (cls.__init__.__defaults__ or (None,))[0]
+        return (cls.__init__.__kwdefaults__ or {}).get(argument)
+
+    def step(self, samples: int) -> None:
+        """Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples.
+
+        Gradients are divided by `samples`, such as ``len(graphs)``. Does not wait. Raises MisuseError if no gradients
+        were ever computed.
+        """
+        require(samples, SupportsIndex, "step: samples", "the number of samples of the minibatch, such as len(graphs)")
+        if samples < 0:
+            raise MisuseError(f"step: samples = {samples}; expected at least 1")
+        super().step(samples)
+
+    def __repr__(self) -> str:
+        return self._about
 
 
 class Sgd(Optimiser):
@@ -82,9 +196,13 @@ class Sgd(Optimiser):
     __slots__ = ()
 
     def __init__(
-        self, parameters: Parameters, rate: float | LearningRate = 1e-3, **options: Unpack[OptimiserOptions]
+        self,
+        parameters: Parameters,
+        rate: float | LearningRate = 1e-3,
+        **options: Unpack[OptimiserOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("sgd", 0, 0, 0), options)
+        own = {"rate": rate}
+        super().__init__(parameters, "sgd", own, options)
 
 
 class Momentum(Optimiser):
@@ -101,7 +219,8 @@ class Momentum(Optimiser):
         nesterov: bool = False,
         **options: Unpack[OptimiserOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("momentum", momentum, 0, 0), options, nesterov=nesterov)
+        own = {"rate": rate, "momentum": momentum, "nesterov": nesterov}
+        super().__init__(parameters, "momentum", own, options, numbers=("momentum",))
 
 
 class Adagrad(Optimiser):
@@ -116,9 +235,10 @@ class Adagrad(Optimiser):
         *,
         initial: float = 0.0,
         epsilon: float = 1e-10,
-        **options: Unpack[OptimiserOptions],
+        **options: Unpack[AdagradOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("adagrad", initial, 0, epsilon), options)
+        own = {"rate": rate, "initial": initial, "epsilon": epsilon}
+        super().__init__(parameters, "adagrad", own, options, numbers=("initial",))
 
 
 class RmsProp(Optimiser):
@@ -133,9 +253,10 @@ class RmsProp(Optimiser):
         *,
         smoothing: float = 0.99,
         epsilon: float = 1e-8,
-        **options: Unpack[OptimiserOptions],
+        **options: Unpack[RmsPropOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("rmsprop", smoothing, 0, epsilon), options)
+        own = {"rate": rate, "smoothing": smoothing, "epsilon": epsilon}
+        super().__init__(parameters, "rmsprop", own, options, numbers=("smoothing",))
 
 
 class Adam(Optimiser):
@@ -151,9 +272,10 @@ class Adam(Optimiser):
         first: float = 0.9,
         second: float = 0.999,
         epsilon: float = 1e-8,
-        **options: Unpack[OptimiserOptions],
+        **options: Unpack[AdamOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("adam", first, second, epsilon), options)
+        own = {"rate": rate, "first": first, "second": second, "epsilon": epsilon}
+        super().__init__(parameters, "adam", own, options, numbers=("first", "second"))
 
 
 class AdamW(Optimiser):
@@ -171,6 +293,7 @@ class AdamW(Optimiser):
         second: float = 0.999,
         epsilon: float = 1e-8,
         decay: float = 0.01,
-        **options: Unpack[OptimiserOptions],
+        **options: Unpack[AdamOptions],
     ) -> None:
-        super().__init__(parameters, rate, ("adam", first, second, epsilon), options, decay=decay)
+        own = {"rate": rate, "first": first, "second": second, "epsilon": epsilon, "decay": decay}
+        super().__init__(parameters, "adam", own, options, numbers=("first", "second"))

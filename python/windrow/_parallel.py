@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from . import _windrow
+from ._checks import require
 from ._errors import MisuseError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class DataParallel(_windrow.DataParallel):
     differ in parameters or options.
     """
 
-    __slots__ = ()
+    __slots__ = ("_about",)
 
     def __init__(
         self,
@@ -104,6 +105,10 @@ class DataParallel(_windrow.DataParallel):
             part_bytes=part_bytes,
             bfloat16=bfloat16,
         )
+        self._about = f"<windrow.DataParallel of {parameters!r}, rank {communicator.rank} of {communicator.size}>"
+
+    def __repr__(self) -> str:
+        return self._about
 
 
 class Replicas(_windrow.Replicas):
@@ -149,8 +154,7 @@ class Replicas(_windrow.Replicas):
         self.parameters: list[Parameters] = [parameters, *(parameters.replica(device) for device in devices[1:])]
         self.optimisers: list[Optimiser] = [optimiser(own) for own in self.parameters]
         for made in self.optimisers:
-            if not isinstance(made, _windrow.Optimiser):
-                raise TypeError(f"optimiser() returned {type(made).__name__}; expected the optimiser of its argument")
+            require(made, _windrow.Optimiser, "Replicas: what `optimiser` makes", "an Optimiser of its argument")
         super().__init__(function, self.parameters, self.optimisers, sharded=sharded, bucket_bytes=bucket_bytes)
 
     def step(self, graphs: _windrow.Graphs | Sequence[InputGraph]) -> list[Minibatch]:
@@ -161,3 +165,6 @@ class Replicas(_windrow.Replicas):
         changed then. After another error the replicas cannot be used any more.
         """
         return super().step(graphs)
+
+    def __repr__(self) -> str:
+        return f"<windrow.Replicas on {', '.join(own.device.name for own in self.parameters)}>"

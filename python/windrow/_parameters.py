@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from html import escape
 from typing import Iterator
 
 from . import _windrow
+from ._checks import counted
+from ._errors import FileError
 from ._windrow import Parameter
 
 
@@ -17,6 +21,10 @@ class Parameters(_windrow.Parameters):
     >>> table = parameters.add("words", 10_000, 64, windrow.init.uniform(-0.1, 0.1))
     >>> pretrained = parameters.add("pretrained", array)  # or a Tensor, which is shared and not copied
     >>> parameters["w"].value, parameters["w"].gradient
+    >>> values = {name: parameter.numpy() for name, parameter in parameters.items()}
+    >>> parameters.save("weights")  # and parameters.load("weights")
+
+    It has the methods of a mapping from names to parameters; but iteration gives the parameters.
 
     Args:
         device: where the values lie, and ops run; the host of the default engine if None.
@@ -37,6 +45,46 @@ class Parameters(_windrow.Parameters):
         """The names, in the order in which parameters were added."""
         return [parameter.name for parameter in self._all()]
 
+    def keys(self) -> list[str]:
+        """The names, as names()."""
+        return self.names()
+
+    def values(self) -> list[Parameter]:
+        """The parameters, in the order in which they were added."""
+        return self._all()
+
+    def items(self) -> list[tuple[str, Parameter]]:
+        """Names and parameters."""
+        return [(parameter.name, parameter) for parameter in self._all()]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the values into a folder of their own, as a checkpoint of step 0; replaces those that it wrote there
+        before. Waits.
+
+        A training that shall go on is saved by a CheckpointWriter, with its optimiser. Raises FileError for a folder
+        with checkpoints of other steps, or that cannot be written.
+        """
+        from ._checkpoints import CheckpointWriter
+
+        folder = os.fspath(path)
+        if os.path.isdir(folder) and any(_windrow.CheckpointFolder(folder).steps()):
+            raise FileError(f"{folder}: has checkpoints of a training; expected a folder for parameters alone")
+        CheckpointWriter(folder, keep=1, resume=True).write(0, _windrow.Snapshot(self))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Sets the values to those of the newest checkpoint of a folder that save() or a CheckpointWriter has written:
+        to the averages if it has some. Waits.
+
+        Raises FileError if there is no checkpoint, and if a parameter is missing there or has another shape.
+        """
+        from ._checkpoints import CheckpointFolder
+
+        checkpoint, skipped = CheckpointFolder(path).newest()
+        if checkpoint is None:
+            told = "".join(f"; {line}" for line in skipped)
+            raise FileError(f"{os.fspath(path)}: has no checkpoint; expected one of save() or a CheckpointWriter{told}")
+        checkpoint.restore_for_use(self)
+
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self._all())
 
@@ -46,11 +94,11 @@ class Parameters(_windrow.Parameters):
     def __repr__(self) -> str:
         elements = sum(rows * width for rows, width in (parameter.shape for parameter in self))
         title = f"'{self.name}', " if self.name else ""
-        return f"<windrow.Parameters, {title}{len(self)} parameters, {elements:,} elements>"
+        return f"<windrow.Parameters, {title}{counted(len(self), 'parameter')}, {counted(elements, 'element')}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{parameter.name}</td><td>{parameter.shape[0]} × {parameter.shape[1]}</td>"
+            f"<tr><td>{escape(parameter.name)}</td><td>{parameter.shape[0]} × {parameter.shape[1]}</td>"
             f"<td>{'frozen' if parameter.frozen else ''}</td></tr>"
             for parameter in self
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from . import _windrow
+from ._checks import counted, require, type_name
 
 if TYPE_CHECKING:
     from ._typing import ArrayLike, Given, Policy
@@ -23,8 +24,11 @@ V = TypeVar("V")
 
 
 def _dict(values: Mapping[str, V] | None) -> dict[str, V] | None:
-    """For the extension module, which takes no other mapping. Leaves the refusal of other objects to it."""
-    return dict(values) if isinstance(values, Mapping) else values
+    """For the extension module, which takes no other mapping."""
+    if values is None or isinstance(values, dict):
+        return values
+    require(values, Mapping, "given", "a mapping: tensors by name")
+    return dict(values)
 
 
 class Runner(_windrow.Runner):
@@ -59,7 +63,7 @@ class Runner(_windrow.Runner):
     Raises MisuseError for a function that uses parameters of other sets, or has a state that is never scattered.
     """
 
-    __slots__ = ("_schedule",)
+    __slots__ = ("_about", "_schedule")
 
     def __init__(
         self,
@@ -78,7 +82,11 @@ class Runner(_windrow.Runner):
         time_steps: bool = False,
         without: Sequence[str] = (),
     ) -> None:
+        require(function, _windrow.VertexFunction, "Runner: function", "a VertexFunction, and then its parameters")
+        if not isinstance(parameters, (_windrow.Parameters, Iterable)):
+            raise TypeError(f"Runner: parameters is {type_name(parameters)}; expected Parameters, or a list of them")
         self._schedule = schedule
+        self._about = f"<windrow.Runner of '{function.name}', schedule '{schedule}'>"
         super().__init__(
             function,
             parameters,
@@ -141,6 +149,8 @@ class Runner(_windrow.Runner):
         Replaces the gradients of all parameters, or adds to them. Raises MisuseError if `gradients` names other
         outputs or has another shape, and for a minibatch that was already differentiated.
         """
+        require(minibatch, _windrow.Minibatch, "backward: minibatch", "a Minibatch of record()")
+        require(gradients, Mapping, "backward: gradients", "a mapping: the gradients of outputs by name")
         super().backward(minibatch, dict(gradients), add=add)
 
     def batches(self, graphs: Graphs | InputGraph | Iterable[InputGraph]) -> Batches:
@@ -165,6 +175,9 @@ class Runner(_windrow.Runner):
         Call it when you save a checkpoint: then the runner continues with the same bits as a new one.
         """
         super().forget()
+
+    def __repr__(self) -> str:
+        return self._about
 
 
 class Batch(NamedTuple):
@@ -216,8 +229,8 @@ class Batches:
 
     def __repr__(self) -> str:
         return (
-            f"{self.vertices:,} vertices in {len(self):,} batches ({self.mean_width:.1f} vertices each), at least "
-            f"{self.fewest:,}"
+            f"{counted(self.vertices, 'vertex', 'vertices')} in {counted(len(self), 'batch', 'batches')} "
+            f"({self.mean_width:.1f} vertices each), at least {self.fewest:,}"
         )
 
     def dot(self) -> str:

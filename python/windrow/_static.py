@@ -62,6 +62,9 @@ class Static(Generic[R]):
             number = self._numbers[key] = next(self._count)
         return cast("R", self._program(tensors, number))
 
+    def __repr__(self) -> str:
+        return f"<windrow.Static '{getattr(self, '__name__', 'static')}'>"
+
     def stats(self) -> StaticStats | None:
         """Counters; None before the first call."""
         return None if self._program is None else self._program.stats()

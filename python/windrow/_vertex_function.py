@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Literal
+from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from . import _windrow
 
@@ -32,13 +32,23 @@ class VertexFunction(_windrow.VertexFunction):
         return f"<windrow.VertexFunction '{self.name}'{kinds}: {'; '.join(parts)}>"
 
 
+@overload
+def vertex_function(arity: Callable[[Vertex], Any]) -> VertexFunction: ...
+@overload
 def vertex_function(
     arity: int | Literal["any"] = 0, *, fixed: int = 0, per_edge: int = 1, name: str | None = None
-) -> Callable[[Callable[[Vertex], Any]], VertexFunction]:
+) -> Callable[[Callable[[Vertex], Any]], VertexFunction]: ...
+def vertex_function(
+    arity: int | Literal["any"] | Callable[[Vertex], Any] = 0,
+    *,
+    fixed: int = 0,
+    per_edge: int = 1,
+    name: str | None = None,
+) -> VertexFunction | Callable[[Callable[[Vertex], Any]], VertexFunction]:
     """Makes the decorated function a VertexFunction: runs it once, and records what it computes.
 
     >>> parameters = windrow.Parameters(seed=1)
-    >>> table = parameters.add("words", 10_000, 64, windrow.uniform(-0.1, 0.1))
+    >>> table = parameters.add("words", 10_000, 64, windrow.init.uniform(-0.1, 0.1))
     >>> w = parameters.add("w", 64, 5)
     >>>
     >>> @windrow.vertex_function(arity=2)
@@ -51,6 +61,7 @@ def vertex_function(
 
     Nothing of Python runs per vertex: a Runner computes, as one batch, all vertices of a minibatch that can be computed
     together. So the body must not branch on values; missing children and missing optional indices are zeros.
+    ``@windrow.vertex_function`` without brackets is for vertices without children.
 
     Args:
         arity: the most children of a vertex, or "any". With "any", Vertex.each() accesses all of them at once, and
@@ -62,7 +73,9 @@ def vertex_function(
     An exception of the body is raised as it is. Raises MisuseError, at the body's line, for shapes that do not fit, a
     gather beyond the arity, and a state that is scattered twice.
     """
-    if arity != "any" and not (isinstance(arity, int) and arity >= 0):
+    if callable(arity) and not isinstance(arity, type):
+        return vertex_function(name=name)(arity)
+    if arity != "any" and (isinstance(arity, bool) or not isinstance(arity, int) or arity < 0):
         raise TypeError(f"vertex_function: arity = {arity!r}; expected a number of children, or 'any'")
 
     def trace(body: Callable[[Vertex], Any]) -> VertexFunction:

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import Any, Awaitable, Callable, Coroutine, Generator, Iterable, TypeVar
 
 from . import _windrow
+from ._checks import require, type_name
 from ._errors import MisuseError
 
 T = TypeVar("T")
@@ -49,12 +50,16 @@ class _Value:
     def __await__(self) -> Generator[_Value, list[float], list[float]]:
         return self.expression.value() if self.expression._ready() else (yield self)
 
+    def __repr__(self) -> str:  # asyncio shows it in its error
+        return "<windrow.value(x): expected in a sample that LazyGraph.run() runs, and not in a task of asyncio>"
+
 
 def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
     """The value of a lazy expression, in a sample of LazyGraph.run(): ``scores = await windrow.value(x)``.
 
-    Raises OpError if it depends on an operator that failed.
+    Raises OpError if it depends on an operator that failed. Only LazyGraph.run() can wait for it, and asyncio cannot.
     """
+    require(expression, _windrow.LazyExpr, "value: expression", "a LazyExpr")
     return _Value(expression)
 
 
@@ -105,6 +110,10 @@ class LazyGraph(_windrow.LazyGraph):
         continue. An exception ends its sample only; when all have ended, the first one is raised.
         """
         coroutines = list(samples)
+        for i, sample in enumerate(coroutines):
+            if not hasattr(sample, "send"):
+                hint = ": call it with what it is a sample of" if callable(sample) else ""
+                raise TypeError(f"run: sample {i} is {type_name(sample)}; expected a coroutine{hint}")
         results: list[Any] = [None] * len(coroutines)
         errors: dict[int, BaseException] = {}
         waiting: dict[int, _Value] = {}

@@ -27,6 +27,7 @@ from typing import Any, Iterable, NamedTuple, Sequence
 import torch
 
 from . import _windrow
+from ._checks import require
 from ._errors import MisuseError
 from ._graphs import Graphs
 from ._parameters import Parameters
@@ -65,6 +66,9 @@ class Module(torch.nn.Module):
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
     thread at a time.
 
+    half(), cuda() and others that change types or devices raise MisuseError, also those of a model that contains the
+    module. Torch converts layers in order, so those before the module are converted then: convert them on their own.
+
     Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
     its function has dropout.
 
@@ -80,8 +84,17 @@ class Module(torch.nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        require(function, _windrow.VertexFunction, "windrow.torch.Module: function", "a VertexFunction")
+        require(parameters, Parameters, "windrow.torch.Module: parameters", "the windrow.Parameters of the function")
         self.function = function
         self.outputs = [outputs] if isinstance(outputs, str) else list(outputs)
+        known = [name for name, _ in function.outputs]
+        for name in self.outputs:
+            if name not in known:
+                listed = ", ".join(f"'{one}'" for one in known) or "none: v.push(name, value) makes one"
+                raise MisuseError(f"{function.name} has no output '{name}'; expected {listed}")
+        if not self.outputs or len(set(self.outputs)) != len(self.outputs):
+            raise MisuseError(f"outputs are {self.outputs}; expected the name of an output, or several different ones")
         self._single = isinstance(outputs, str)
         self._set = parameters
         self._runner = Runner(function, parameters, **options)
@@ -134,6 +147,10 @@ class Module(torch.nn.Module):
                 "cpu as torch.float32"
             )
         return self
+
+    def extra_repr(self) -> str:
+        """What torch shows in brackets: the function and the outputs."""
+        return f"{self.function.name}, outputs={', '.join(self.outputs)}"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise MisuseError(

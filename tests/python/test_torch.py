@@ -106,3 +106,28 @@ def test_refuses_what_it_cannot_do():
     with pytest.raises(windrow.MisuseError, match="words"):
         module(graphs_of(cell))
     assert module.float() is module and module.to("cpu") is module
+
+
+def test_outputs_are_checked_when_a_module_is_made():
+    parameters = windrow.Parameters(seed=1)
+
+    @windrow.vertex_function
+    def doubled(v):
+        v.push("y", v.pull_row("x", 2) * 2)
+
+    for wrong, text in (
+        ("nope", "doubled has no output 'nope'; expected 'y'"),
+        ([], "outputs are"),
+        (["y", "y"], "outputs are"),
+    ):
+        with pytest.raises(windrow.MisuseError, match=text):
+            windrow.torch.Module(doubled, parameters, wrong)
+    with pytest.raises(TypeError, match="function is a Parameters; expected a VertexFunction"):
+        windrow.torch.Module(parameters, doubled, "y")
+    module = windrow.torch.Module(doubled, parameters, "y")
+    assert repr(module) == "Module(doubled, outputs=y)"
+    graphs = windrow.Graphs.from_lists(doubled, [{"children": [[]]}])
+    x = torch.ones(1, 2)
+    with pytest.raises(windrow.MisuseError, match="doubled: is given 'z', which it does not pull; expected 'x'"):
+        module(graphs, x=x, z=x)
+    assert module(graphs, x=x).tolist() == [[2, 2]]

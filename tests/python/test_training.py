@@ -129,7 +129,7 @@ def test_options_clip_accumulate_and_scale():
     gradient = gradient_of(start)
     assert norm == pytest.approx(np.linalg.norm(gradient), rel=1e-4)
     np.testing.assert_allclose(model.value(), start - 2 * 0.5 / norm * gradient, rtol=1e-4, atol=1e-6)
-    with pytest.raises(TypeError, match="got an option 'clip'; expected one of: penalty, clip_norm"):
+    with pytest.raises(TypeError, match="got an option 'clip'; expected one of: rate, penalty, clip_norm"):
         windrow.Sgd(model.parameters, clip=3)
     with pytest.raises(MisuseError):
         windrow.Adam(model.parameters, first=2)
@@ -137,7 +137,7 @@ def test_options_clip_accumulate_and_scale():
         windrow.Adam(model.parameters, tables="x")
     with pytest.raises(MisuseError):
         optimiser.step(0)
-    with pytest.raises(TypeError):
+    with pytest.raises(MisuseError, match="samples = -1; expected at least 1"):
         optimiser.step(-1)
 
 
@@ -327,7 +327,7 @@ def test_damaged_checkpoints_are_skipped(tmp_path):
     assert checkpoint.step == 1 and len(skipped) == 1
     with pytest.raises(FileError):
         folder.load(2)
-    for wrong in ({"x": None}, {"x": True}, {1: "x"}, {"x": object()}):
+    for wrong in ({"x": [None]}, {"x": True}, {1: "x"}, {"x": object()}):
         with pytest.raises(TypeError):
             writer.write(3, windrow.Snapshot(model.parameters), wrong)
     with pytest.raises(MisuseError):

@@ -133,7 +133,9 @@ std::string name_of(const ir::Function& function, ir::VertexType type, bool gene
 GroupedMinibatch Runner::grouped(const Graphs& all) {
   const InputGraphs::Pointers graphs = all.pointers();
   require_own(graphs);
-  const Plan& plan = *plan_for(graphs, {.training = true}).plan;
+  const auto& kinds = function_.function_->kinds;
+  const bool with_loss = std::ranges::any_of(kinds, [](const ir::VertexKind& kind) { return !kind.losses.empty(); });
+  const Plan& plan = *plan_for(graphs, {.training = with_loss}).plan;
   GroupedMinibatch minibatch{.groups = Layout::typed_groups(graphs, plan, layout_options())};
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     minibatch.types.push_back(name_of(*function_.function_, plan.program.types[t], plan.program.general[t] != 0));

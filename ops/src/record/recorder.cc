@@ -7,7 +7,7 @@ namespace windrow {
 namespace {
 
 constexpr const char* expected_in_body =
-    "not replayable; expected, in the body of a Static, operators, draws, fills, and what else is pushed replayably";
+    "not replayable; expected, in the body of a Static, operators, draws, fills and replayable pushes, and no wait";
 
 /// The access of an op that lists a variable twice.
 AccessKind both(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }

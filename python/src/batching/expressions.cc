@@ -131,8 +131,8 @@ void bind_expressions(nb::module_& m) {
       .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
   expr.def(
       "__getitem__",
-      [](const Expr& x, const nb::slice& columns) {
-        const auto [begin, end, step, count] = columns.compute(static_cast<std::size_t>(x.width()));
+      [](const Expr& x, nb::handle columns) {
+        const auto [begin, end, step, count] = columns_of(columns).compute(static_cast<std::size_t>(x.width()));
         if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
         return slice(x, begin, begin + static_cast<Index>(count));
       },

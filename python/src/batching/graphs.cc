@@ -32,6 +32,51 @@ std::size_t place_of(const GraphsObject& graphs, std::int64_t number) {
   return static_cast<std::size_t>(place);
 }
 
+bool is_bool(nb::handle one) {
+  if (PyBool_Check(one.ptr())) return true;
+  const std::string name = nb::cast<std::string>(one.type().attr("__name__"));
+  return name == "bool" || name == "bool_";  // NumPy's, by its version
+}
+
+/// The places that a list of numbers, or a mask, selects.
+std::vector<std::size_t> places_of(const GraphsObject& graphs, nb::handle which) {
+  const nb::object as_list = nb::hasattr(which, "dtype") && nb::hasattr(which, "tolist")
+                                 ? which.attr("tolist")()  // of an array
+                                 : nb::borrow(which);
+  const nb::object all = nb::steal(PyObject_GetIter(as_list.ptr()));
+  if (!all.is_valid() || nb::isinstance<nb::str>(as_list)) {
+    PyErr_Clear();
+    throw nb::type_error(("graphs[...] of " + kind_of(which) +
+                          "; expected a number, a slice, or a list or array of numbers or of a bool for each graph")
+                             .c_str());
+  }
+  std::vector<std::size_t> places;
+  std::size_t seen = 0, bools = 0;
+  while (PyObject* const next = PyIter_Next(all.ptr())) {
+    const nb::object one = nb::steal(next);
+    if (is_bool(one)) {
+      ++bools;
+      if (PyObject_IsTrue(one.ptr()) == 1) places.push_back(seen);
+    } else if (const std::optional<std::int64_t> number = integer_of(one)) {
+      places.push_back(place_of(graphs, *number));
+    } else {
+      throw nb::type_error(
+          ("graphs[...] of a list with " + kind_of(one) + "; expected numbers of graphs, or a bool for each graph")
+              .c_str());
+    }
+    ++seen;
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (bools != 0 && (bools != seen || seen != graphs.graphs.size())) {
+    throw nb::index_error(("graphs[...] of " + counted(bools, "bool", "bools") +
+                           (bools != seen ? " and " + counted(seen - bools, "number", "numbers") : "") +
+                           "; expected numbers, or " + counted(graphs.graphs.size(), "bool", "bools") +
+                           ", one for each graph")
+                              .c_str());
+  }
+  return places;
+}
+
 nb::object item(nb::handle self, nb::handle which) {
   const auto& graphs = nb::cast<const GraphsObject&>(self);
   if (nb::isinstance<nb::slice>(which)) {
@@ -43,13 +88,14 @@ nb::object item(nb::handle self, nb::handle which) {
     }
     return new_object<GraphsObject>(self.type(), std::move(taken));
   }
-  if (std::int64_t number = 0; nb::try_cast(which, number)) {
-    return nb::cast(OneGraph{graphs.graphs[place_of(graphs, number)]});
+  if (is_bool(which)) {
+    throw nb::type_error("graphs[...] of a bool; expected a number, a slice, or a list of them or of bools");
+  }
+  if (const std::optional<std::int64_t> number = integer_of(which)) {
+    return nb::cast(OneGraph{graphs.graphs[place_of(graphs, *number)]});
   }
   GraphsObject taken;
-  for (const nb::handle one : nb::iter(which)) {
-    taken.graphs.push_back(graphs.graphs[place_of(graphs, nb::cast<std::int64_t>(one))]);
-  }
+  for (const std::size_t place : places_of(graphs, which)) taken.graphs.push_back(graphs.graphs[place]);
   return new_object<GraphsObject>(self.type(), std::move(taken));
 }
 
@@ -147,7 +193,7 @@ void bind_graphs(nb::module_& m) {
             }
             return of.graph->level(vertex);
           },
-          nb::arg("vertex"))
+          nb::arg("vertex"), "The level of a vertex; see levels.")
       .def(
           "index", [](const OneGraph& of, const std::string& name) { return numpy_array(of.graph->index(name)); },
           nb::arg("name"), nb::sig("def index(self, name: str) -> NDArray[int32]"),
@@ -165,14 +211,17 @@ void bind_graphs(nb::module_& m) {
           "_repr_svg_", [](nb::handle self) { return displayed("graph_svg", self); },
           nb::sig("def _repr_svg_(self) -> str"))
       .def("__repr__", [](const OneGraph& of) {
-        return "<windrow.InputGraph, " + std::to_string(of.graph->vertices()) + " vertices, " +
-               std::to_string(of.graph->levels()) + " levels>";
+        return "<windrow.InputGraph, " +
+               counted(static_cast<std::uint64_t>(of.graph->vertices()), "vertex", "vertices") + ", " +
+               counted(static_cast<std::uint64_t>(of.graph->levels()), "level", "levels") + ">";
       });
   nb::class_<GraphsObject> all(m, "Graphs", nb::is_weak_referenceable());
   def_with_signatures(all, "__getitem__",
                       {"def __getitem__(self, which: int) -> InputGraph",
-                       "def __getitem__(self, which: Slice | Iterable[int]) -> Self"},
-                      &item, "A graph, or Graphs of a slice or a list of numbers, which share the graphs.",
+                       "def __getitem__(self, which: Slice | Iterable[int] | IntArray) -> Self"},
+                      &item,
+                      "A graph, or Graphs of a slice, of a list or array of numbers, or of a mask, a bool for each "
+                      "graph. They share the graphs.",
                       nb::arg("which"));
   all.def(
          "__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },

@@ -49,9 +49,15 @@ auto computing(LazyUse& use, const Body& body) {
   return body();
 }
 
-LazyObject input(LazyGraphObject& self, const std::vector<float>& values) {
+LazyObject input(LazyGraphObject& self, nb::handle values) {
   self.use->require_free();
-  return self.value(self.graph->input(values, calling_line()));
+  std::vector<float> row;
+  if (!nb::try_cast(values, row)) {
+    throw nb::type_error(("input: values are " + kind_of(values) +
+                          "; expected a list of numbers, or an array of one dimension, such as [1.0, 2.0]")
+                             .c_str());
+  }
+  return self.value(self.graph->input(row, calling_line()));
 }
 
 LazyObject parameter(LazyGraphObject& self, const WeightArgument& weight) {
@@ -63,7 +69,12 @@ LazyIndexObject index(LazyGraphObject& self, nb::handle value) {
   self.use->require_free();
   std::int32_t one = 0;
   if (nb::try_cast<std::int32_t>(value, one)) return {self.graph->index(one), self.use};
-  return {self.graph->index(nb::cast<std::vector<std::int32_t>>(value)), self.use};
+  std::vector<std::int32_t> several;
+  if (!nb::try_cast(value, several)) {
+    throw nb::type_error(
+        ("index: value is " + kind_of(value) + "; expected an integer of 32 bits, or a list of them").c_str());
+  }
+  return {self.graph->index(several), self.use};
 }
 
 void backward_of_lazy(LazyGraphObject& self, nb::handle losses) {
@@ -71,7 +82,22 @@ void backward_of_lazy(LazyGraphObject& self, nb::handle losses) {
   if (nb::isinstance<LazyObject>(losses)) {
     all.push_back(nb::inst_ptr<LazyObject>(losses)->get());
   } else {
-    for (const nb::handle loss : losses) all.push_back(nb::cast<LazyObject&>(loss).get());
+    const auto refuse = [](nb::handle given, const char* where) {
+      throw nb::type_error(
+          (std::string("backward: ") + where + kind_of(given) + "; expected a LazyExpr of width 1, or a list of them")
+              .c_str());
+    };
+    const nb::object list = nb::steal(PyObject_GetIter(losses.ptr()));
+    if (!list.is_valid()) {
+      PyErr_Clear();
+      refuse(losses, "losses are ");
+    }
+    while (PyObject* const next = PyIter_Next(list.ptr())) {
+      const nb::object loss = nb::steal(next);
+      if (!nb::isinstance<LazyObject>(loss)) refuse(loss, "a loss is ");
+      all.push_back(nb::inst_ptr<LazyObject>(loss)->get());
+    }
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
   const std::source_location line = calling_line();
   computing(*self.use, [&] { self.graph->backward(all, line); });
@@ -197,10 +223,13 @@ void bind_functions(nb::module_& m) {
 }  // namespace
 
 void bind_lazy(nb::module_& m) {
-  nb::class_<LazyIndexObject>(m, "LazyIndex", "Index operands of lazy expressions. Made by LazyGraph.index().");
+  nb::class_<LazyIndexObject>(m, "LazyIndex", "Index operands of lazy expressions. Made by LazyGraph.index().")
+      .def("__repr__", [](const LazyIndexObject&) { return "<windrow.LazyIndex>"; });
   nb::class_<LazyObject> expression(m, "LazyExpr",
                                     "A row of numbers of one sample, which is computed when it is needed.");
   expression.def_prop_ro("width", [](const LazyObject& x) { return x.get().width(); })
+      .def("__repr__",
+           [](const LazyObject& x) { return "<windrow.LazyExpr, width " + std::to_string(x.get().width()) + ">"; })
       .def("_ready", [](const LazyObject& x) { return windrow::LazyValue(x.get(), calling_line()).await_ready(); })
       .def(
           "value",
@@ -221,8 +250,9 @@ void bind_lazy(nb::module_& m) {
   bind_operators<LazyTypes>(m, expression, "LazyWeight | Parameter");
   expression.def(
       "__getitem__",
-      [](const LazyValue& x, const nb::slice& columns) {
-        const auto [begin, end, step, count] = columns.compute(static_cast<std::size_t>(LazyTypes::width(x)));
+      [](const LazyValue& x, nb::handle columns) {
+        const auto [begin, end, step, count] =
+            columns_of(columns).compute(static_cast<std::size_t>(LazyTypes::width(x)));
         if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
         return slice(x, begin, begin + static_cast<Index>(count));
       },
@@ -235,7 +265,15 @@ void bind_lazy(nb::module_& m) {
       .def_ro("vertices", &LazyStats::vertices, "Into which expressions were grouped.")
       .def_ro("kinds", &LazyStats::kinds)
       .def_ro("flushes", &LazyStats::flushes)
-      .def_prop_ro("batches", [](const LazyStats& stats) { return stats.runner.batches; });
+      .def_prop_ro("batches", [](const LazyStats& stats) { return stats.runner.batches; })
+      .def("__repr__", [](const LazyStats& of) {
+        const auto many = [](auto number, const char* one, const char* several) {
+          return counted(static_cast<std::uint64_t>(number), one, several);
+        };
+        return "<windrow.LazyStats: " + many(of.expressions, "expression", "expressions") + ", " +
+               many(of.vertices, "vertex", "vertices") + ", " + many(of.flushes, "flush", "flushes") + ", " +
+               many(of.runner.batches, "batch", "batches") + ">";
+      });
   nb::class_<LazyGraphObject>(
       m, "LazyGraph",
       "Records expressions of many samples, and computes them in batches.\n\n"
@@ -252,7 +290,8 @@ void bind_lazy(nb::module_& m) {
           nb::arg("recompute_below") = 20'000'000,
           nb::sig("def __init__(self, parameters: Parameters, *, training: bool = True, schedule: Policy = 'agenda', "
                   "recompute_below: int = 20000000) -> None"))
-      .def("input", &input, nb::arg("values"), "Records a row of numbers.")
+      .def("input", &input, nb::arg("values"),
+           nb::sig("def input(self, values: Sequence[float] | FloatArray) -> LazyExpr"), "Records a row of numbers.")
       .def(
           "constant",
           [](LazyGraphObject& self, Index width, double value) {
@@ -266,7 +305,7 @@ void bind_lazy(nb::module_& m) {
             self.use->require_free();
             return self.value(self.graph->zeros(width, calling_line()));
           },
-          nb::arg("width"))
+          nb::arg("width"), "A row of zeros.")
       .def("parameter", &parameter, nb::arg("weight"),
            "The row of a parameter, or of a function of parameters, that has one.")
       .def("index", &index, nb::arg("value"), nb::sig("def index(self, value: int | Sequence[int]) -> LazyIndex"),
@@ -284,10 +323,17 @@ void bind_lazy(nb::module_& m) {
       .def(
           "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph->clear(); }); },
           "Forgets all expressions. Call it after each step.")
-      .def("stats",
+      .def(
+          "stats",
+          [](LazyGraphObject& self) {
+            self.use->require_free();
+            return self.graph->stats();
+          },
+          "What was counted since the graph was made. Waits for nothing.")
+      .def("__repr__",
            [](LazyGraphObject& self) {
-             self.use->require_free();
-             return self.graph->stats();
+             return "<windrow.LazyGraph of " + counted(self.parameters->parameters.size(), "parameter", "parameters") +
+                    ">";
            })
       .def(
           "describe",

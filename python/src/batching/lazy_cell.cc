@@ -111,7 +111,12 @@ nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::
     }
   }
   std::vector<LazyExpr> elements;
-  for (const nb::object& element : listed) elements.push_back(nb::cast<LazyObject&>(element).get());
+  for (const nb::object& element : listed) {
+    if (!nb::isinstance<LazyObject>(element)) {
+      throw nb::type_error((self.name + ": a list with " + kind_of(element) + "; expected lazy expressions").c_str());
+    }
+    elements.push_back(nb::inst_ptr<LazyObject>(element)->get());
+  }
   std::vector<LazyExpr> results = cell->call(operands, indices, elements, line);
   if (results.size() == 1) return nb::cast(LazyObject(std::move(results[0]), std::move(use)));
   nb::list made;
@@ -139,13 +144,14 @@ void bind_body(nb::module_& m) {
           "constant", [](Body& self, Index width, double value) { return self->constant(width, value); },
           nb::arg("width"), nb::arg("value"), "A row of equal numbers.")
       .def(
-          "zeros", [](Body& self, Index width) { return self->zeros(width); }, nb::arg("width"))
+          "zeros", [](Body& self, Index width) { return self->zeros(width); }, nb::arg("width"), "A row of zeros.")
       .def(
           "parameter", [](Body& self, const WeightArgument& weight) { return self->parameter(weight); },
           nb::arg("weight"), "A parameter, or a function of parameters such as w * 2, as an expression.")
       .def(
           "result", [](Body& self, const Expr& value) { self->result(value); }, nb::arg("value"),
-          "The next result: a row for each call.");
+          "The next result: a row for each call.")
+      .def("__repr__", [](const Body&) { return "<windrow.CellBody of a body>"; });
 }
 
 }  // namespace

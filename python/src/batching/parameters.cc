@@ -38,6 +38,16 @@ Turn::~Turn() {
   }
 }
 
+void require_gradients(const Parameters& set, const char* call) {
+  if (set.minibatches() != 0 || set.size() == 0) return;
+  for (std::size_t p = 0; p < set.size(); ++p) {
+    if (const Gradient& gradient = set.gradient(set[p]); gradient.all || !gradient.rows.empty()) return;
+  }
+  throw MisuseError(std::string(call) +
+                    ": a step before any gradients; expected Runner.differentiate(), LazyGraph.backward() or "
+                    "add_gradient() first");
+}
+
 namespace {
 
 using Handle = ParametersHandle;
@@ -106,7 +116,31 @@ ParameterObject add(const Handle& to, const std::string& name, Index rows, Index
   });
 }
 
+/// The shape that a tuple stands for. A tuple or list of two integers, one of which is no shape, would be a row of
+/// numbers as a value: most likely it is meant as a shape, too.
+ParameterObject add_shaped(const Handle& to, const std::string& name, const nb::tuple& shape,
+                           const nb::object& initial) {
+  std::vector<Index> sizes;
+  for (const nb::handle size : shape) {
+    if (const std::optional<std::int64_t> number = integer_of(size)) sizes.push_back(*number);
+  }
+  if (sizes.size() != shape.size()) throw nb::next_overload();  // a value
+  if (sizes.size() != 2) {
+    throw MisuseError("add: parameter '" + name + "' of a shape of " + counted(sizes.size(), "size", "sizes") +
+                      "; expected (rows, width), and (1, width) for a row");
+  }
+  return add(to, name, sizes[0], sizes[1], initial);
+}
+
 ParameterObject add_value(const Handle& to, const std::string& name, const nb::object& value) {
+  if (nb::isinstance<nb::list>(value)) {
+    const nb::list list = nb::borrow<nb::list>(value);
+    if (list.size() == 2 && integer_of(list[0]) && integer_of(list[1])) {
+      throw MisuseError("add: parameter '" + name +
+                        "' of a list of two integers; expected a tuple for a shape, (rows, width), or a list of rows "
+                        "for a value, [[a, b]]");
+    }
+  }
   const Device device = to.shared->parameters.device();
   const nb::object tensor = nb::isinstance<Tensor>(value) ? value : tensor_of(value, &device, name, "float32");
   const Tensor& shared = nb::cast<const Tensor&>(tensor);
@@ -124,6 +158,11 @@ void set_value(const ParameterObject& of, const nb::object& value) {
     }
     tensor.set(std::get<std::vector<float>>(std::move(elements.values)), from);
   });
+}
+
+nb::object numpy_of(const ParameterObject& of) {
+  const Tensor value = in_turn(of.of, [&](Parameters& set) { return Tensor(set.value(of.parameter)); });
+  return nb::cast(value).attr("numpy")();
 }
 
 nb::object gradient_rows(const ParameterObject& of) {
@@ -217,6 +256,8 @@ void bind_parameter(nb::module_& m) {
           &set_value, nb::for_setter(nb::arg("value")),
           nb::for_setter(nb::sig("def value(self, value: ArrayLike) -> None")),
           "The value, a Tensor that steps change in place. Setting it copies an array of the same shape.")
+      .def("numpy", &numpy_of, nb::sig("def numpy(self) -> NDArray[float32]"),
+           "The value as Tensor.numpy() gives it. Waits for the steps pushed so far.")
       .def_prop_ro(
           "gradient",
           [](const ParameterObject& of) {
@@ -260,8 +301,15 @@ void bind_parameters(nb::module_& m) {
            "A replica for another member of a group: has the same parameters, with copies of their values, and vertex "
            "functions of this set also serve it. See Replicas. Waits for the values.")
       .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
-           nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"))
-      .def("add", &add_value, "name"_a, "value"_a, nb::sig("def add(self, name: str, value: ArrayLike) -> Parameter"))
+           nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"),
+           "Adds a parameter of this shape, with initial values: a number, an initialiser of windrow.init, or the name "
+           "of one. Raises MisuseError for a name that the set has.")
+      .def("add", &add_shaped, "name"_a, "shape"_a, "initial"_a = "glorot",
+           nb::sig("def add(self, name: str, shape: tuple[int, int], initial: Initial = 'glorot') -> Parameter"),
+           "The same for a shape (rows, width).")
+      .def("add", &add_value, "name"_a, "value"_a, nb::sig("def add(self, name: str, value: ArrayLike) -> Parameter"),
+           "Adds a parameter with this value: an array or a list of rows, which is copied, or a Tensor, which is "
+           "shared.")
       .def_prop_ro("name", [](const Handle& of) { return of.shared->parameters.name(); })
       .def_prop_ro("device", [](const Handle& of) { return Device(of.shared->parameters.device()); })
       .def("__len__", [](const Handle& of) { return of.shared->parameters.size(); })
@@ -277,7 +325,10 @@ void bind_parameters(nb::module_& m) {
           "sgd",
           [](const Handle& of, double rate, double decay) {
             const std::source_location from = calling_line();
-            return in_turn(of.shared, [&](Parameters& set) { return set.sgd(rate, decay, from); });
+            return in_turn(of.shared, [&](Parameters& set) {
+              require_gradients(set, "sgd");
+              return set.sgd(rate, decay, from);
+            });
           },
           "rate"_a, "decay"_a = 0.0,
           "Pushes a step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay "

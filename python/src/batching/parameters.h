@@ -59,4 +59,7 @@ class Turn {
   std::vector<Turns*> taken_;  // in the order of addresses, so that no two threads wait for each other
 };
 
+/// Throws MisuseError if no gradients were ever computed or set, so that a step would change nothing.
+void require_gradients(const Parameters& set, const char* call);
+
 }  // namespace windrow::python

@@ -5,18 +5,31 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "batching/graphs.h"
 #include "batching/minibatch.h"
 #include "batching/parameters.h"
 #include "ops/arrays.h"
+#include "windrow/batching/internal/ir.h"
 
 namespace windrow::python {
+
+FunctionNames names_of(const VertexFunction& function) {
+  const ir::Function& traced = ir::function_of(function);
+  NamesOfFunction names{.function = traced.name, .tensors = {}, .outputs = {}};
+  for (const ir::Field& field : traced.tensors) names.tensors.push_back(field.name);
+  for (const ir::Field& field : traced.outputs) names.outputs.push_back(field.name);
+  return std::make_shared<const NamesOfFunction>(std::move(names));
+}
+
 namespace {
 
 /// A runner, with the sets whose turns its calls take.
 struct RunnerObject {
   std::vector<SharedParameters> sets;
   Device device;
+  FunctionNames names;
   std::unique_ptr<Runner> runner;
 };
 
@@ -52,6 +65,13 @@ bool* option_of(Optimisations& all, const std::string& name) {
   throw MisuseError("without '" + name + "'; expected " + names);
 }
 
+/// "'a', 'b'", or "none".
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
+  return text.empty() ? "none" : text;
+}
+
 Tensor tensor_from(const nb::object& value, const Device& device, const std::string& name) {
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   return nb::cast<Tensor>(tensor_of(value, &device, name, "float32"));
@@ -66,18 +86,33 @@ std::map<std::string, Tensor> tensors_from(const nb::dict& gradients, const Devi
   return all;
 }
 
+std::string text_of_key(nb::handle key, const char* what) {
+  if (nb::isinstance<nb::str>(key)) return nb::cast<std::string>(key);
+  throw nb::type_error((std::string(what) + " by " + kind_of(key) + "; expected names").c_str());
+}
+
 /// Tensors by name: each alone, or with the row that each vertex pulls.
-GivenTensors given_from(const std::optional<nb::dict>& given, const Device& device) {
+GivenTensors given_from(const std::optional<nb::dict>& given, const RunnerObject& runner) {
   GivenTensors all;
   if (!given) return all;
+  const Device& device = runner.device;
   for (const auto& [key, value] : *given) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of_key(key, "tensors are given");
+    if (const auto& pulled = runner.names->tensors; std::ranges::find(pulled, name) == pulled.end()) {
+      throw MisuseError(runner.names->function + ": is given '" + name + "', which it does not pull; expected " +
+                        listed(pulled) + ", which v.pull_row() names");
+    }
     if (!nb::isinstance<nb::tuple>(value)) {
       all.emplace(name, Given{tensor_from(nb::borrow(value), device, name)});
       continue;
     }
-    const auto [rows, row_of] = nb::cast<std::pair<nb::object, nb::object>>(value);
-    all.emplace(name, Given{tensor_from(rows, device, name), Column(row_of, "rows of " + name, 1).all()});
+    const nb::tuple both = nb::borrow<nb::tuple>(value);
+    if (both.size() != 2) {
+      throw nb::type_error(("'" + name + "' is a tuple of " + std::to_string(both.size()) +
+                            "; expected a tensor, or a tensor and the row that each vertex pulls")
+                               .c_str());
+    }
+    all.emplace(name, Given{tensor_from(both[0], device, name), Column(both[1], "rows of " + name, 1).all()});
   }
   return all;
 }
@@ -112,24 +147,25 @@ MinibatchObject compute(RunnerObject& of, nb::handle graphs, const Call& call) {
   const GraphsObject all = graphs_from(graphs);
   const std::vector<const InputGraph*> pointers = all.pointers();
   const std::source_location from = calling_line();
-  return {of.sets, of.device, in_turn_of_all(of, [&] { return call(*of.runner, InputGraphs(pointers), from); })};
+  return {of.sets, of.device, in_turn_of_all(of, [&] { return call(*of.runner, InputGraphs(pointers), from); }),
+          of.names};
 }
 
 MinibatchObject run(RunnerObject& of, nb::handle graphs, const std::optional<nb::dict>& given) {
-  const GivenTensors tensors = given_from(given, of.device);
+  const GivenTensors tensors = given_from(given, of);
   return compute(of, graphs,
                  [&](Runner& runner, const InputGraphs& all, auto from) { return runner.run(all, tensors, from); });
 }
 
 MinibatchObject differentiate(RunnerObject& of, nb::handle graphs, const std::optional<nb::dict>& given) {
-  const GivenTensors tensors = given_from(given, of.device);
+  const GivenTensors tensors = given_from(given, of);
   return compute(of, graphs, [&](Runner& runner, const InputGraphs& all, auto from) {
     return runner.differentiate(all, tensors, from);
   });
 }
 
 MinibatchObject record(RunnerObject& of, nb::handle graphs, nb::handle outputs, const std::optional<nb::dict>& given) {
-  const GivenTensors tensors = given_from(given, of.device);
+  const GivenTensors tensors = given_from(given, of);
   std::vector<Announced> announced = announced_from(outputs);
   return compute(of, graphs, [&](Runner& runner, const InputGraphs& all, auto from) {
     return runner.record_rows(all, tensors, std::move(announced), from);
@@ -161,7 +197,7 @@ RunnerObject runner_of(const VertexFunction& function, nb::handle parameters, co
   for (const SharedParameters& set : sets) all.emplace_back(set->parameters);
   const WithoutGil without_gil;
   auto runner = std::make_unique<Runner>(use.device(), function, ParameterSets(all), options);
-  return {std::move(sets), use.device(), std::move(runner)};
+  return {std::move(sets), use.device(), names_of(function), std::move(runner)};
 }
 
 /// Waits with signals handled, so that an interrupt ends it.
@@ -213,8 +249,11 @@ void bind_stats(nb::module_& m) {
       .def_prop_ro("times", &times_of, nb::for_getter(nb::sig("def times(self) -> dict[str, int]")),
                    "Time and bytes of steps, with the option time_steps.")
       .def("__repr__", [](const RunnerStats& of) {
-        return "<windrow.RunnerStats: " + std::to_string(of.minibatches) + " minibatches, " +
-               std::to_string(of.vertices) + " vertices, " + std::to_string(of.batches) + " batches>";
+        const auto many = [](auto number, const char* one, const char* several) {
+          return counted(static_cast<std::uint64_t>(number), one, several);
+        };
+        return "<windrow.RunnerStats: " + many(of.minibatches, "minibatch", "minibatches") + ", " +
+               many(of.vertices, "vertex", "vertices") + ", " + many(of.batches, "batch", "batches") + ">";
       });
 }
 
@@ -235,6 +274,21 @@ void bind_minibatch(nb::module_& m) {
           nb::sig("def output(self, name: str, rows: ArrayLike | None = None) -> Tensor"),
           "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows`, an integer for "
           "each vertex, selects: the row of the result that a vertex has, or -1 for none.")
+      .def_prop_ro(
+          "names", [](const MinibatchObject& of) { return of.names->outputs; }, "The names of the outputs.")
+      .def(
+          "__getitem__",
+          [](const MinibatchObject& of, const std::string& name) { return output(of, name, nb::none()); }, "name"_a,
+          "output(name).")
+      .def(
+          "__contains__",
+          [](const MinibatchObject& of, const std::string& name) {
+            return std::ranges::find(of.names->outputs, name) != of.names->outputs.end();
+          },
+          "name"_a)
+      .def(
+          "__iter__", [](const MinibatchObject& of) { return nb::iter(nb::cast(of.names->outputs)); },
+          nb::sig("def __iter__(self) -> Iterator[str]"))
       .def(
           "at_roots",
           [](const MinibatchObject& of, const std::string& name) {
@@ -252,7 +306,9 @@ void bind_minibatch(nb::module_& m) {
           },
           "name"_a, "The gradient of a given tensor, in its shape.")
       .def("__repr__", [](const MinibatchObject& of) {
-        return "<windrow.Minibatch, " + std::to_string(of.minibatch.vertices()) + " vertices>";
+        return "<windrow.Minibatch, " +
+               counted(static_cast<std::uint64_t>(of.minibatch.vertices()), "vertex", "vertices") + ", outputs " +
+               listed(of.names->outputs) + ">";
       });
 }
 

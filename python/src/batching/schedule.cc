@@ -39,13 +39,21 @@ void bind_schedule(nb::module_& m) {
       .def_ro("types", &TypedGraph::types, "The number of types.")
       .def_ro("type", &TypedGraph::type, "Of each vertex.")
       .def_ro("child_offsets", &TypedGraph::child_begin)
-      .def_ro("children", &TypedGraph::children);
+      .def_ro("children", &TypedGraph::children)
+      .def("__repr__", [](const TypedGraph& of) {
+        return "<windrow.TypedGraph, " + counted(static_cast<std::uint64_t>(of.vertices()), "vertex", "vertices") +
+               ", " + counted(static_cast<std::uint64_t>(of.types), "type", "types") + ">";
+      });
   nb::class_<Schedule>(m, "Schedule", "In which batches vertices are computed. Made by make_schedule().")
       .def_ro("order", &Schedule::order, "Each vertex once, after all its children.")
       .def_prop_ro("batches", &batches_of, nb::for_getter(nb::sig("def batches(self) -> list[tuple[int, int, int]]")),
                    "For each batch its type, and its range in `order`: (type, begin, end).")
       .def_prop_ro("mean_width", &Schedule::mean_width, "Vertices per batch.")
-      .def("__len__", [](const Schedule& of) { return of.batches.size(); });
+      .def("__len__", [](const Schedule& of) { return of.batches.size(); })
+      .def("__repr__", [](const Schedule& of) {
+        return "<windrow.Schedule, " + counted(of.order.size(), "vertex", "vertices") + " in " +
+               counted(of.batches.size(), "batch", "batches") + ">";
+      });
   m.def(
       "make_schedule",
       [](const TypedGraph& graph, const std::string& policy) {
@@ -61,7 +69,11 @@ void bind_schedule(nb::module_& m) {
   nb::class_<GroupedMinibatch>(m, "GroupedMinibatch", "How a runner divides a minibatch. Made by Runner.grouped().")
       .def_ro("types", &GroupedMinibatch::types, "A readable name of each vertex type.")
       .def_ro("groups", &GroupedMinibatch::groups,
-              "A TypedGraph for each group of consecutive samples, whose batches are separate.");
+              "A TypedGraph for each group of consecutive samples, whose batches are separate.")
+      .def("__repr__", [](const GroupedMinibatch& of) {
+        return "<windrow.GroupedMinibatch, " + counted(of.groups.size(), "group", "groups") + ", " +
+               counted(of.types.size(), "type", "types") + ">";
+      });
 }
 
 }  // namespace windrow::python

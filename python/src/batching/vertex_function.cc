@@ -58,7 +58,8 @@ bool has_dropout(const VertexFunction& function) {
 
 void bind_vertex(nb::module_& m) {
   nb::class_<State>(m, "State", "A part of the state that a vertex hands to its consumers. Made by Vertex.state().")
-      .def_prop_ro("width", &State::width);
+      .def_prop_ro("width", &State::width)
+      .def("__repr__", [](const State& of) { return "<windrow.State, width " + std::to_string(of.width()) + ">"; });
   nb::class_<VertexHandle>(m, "Vertex",
                            "The argument of the body of a vertex function. Valid only while the body runs, which it "
                            "does once. Raises MisuseError, naming the function, for misuse.")
@@ -111,7 +112,8 @@ void bind_vertex(nb::module_& m) {
           "constant", [](const VertexHandle& v, Index width, double value) { return v->constant(width, value); },
           nb::arg("width"), nb::arg("value"), "A row of equal numbers, for each vertex.")
       .def(
-          "zeros", [](const VertexHandle& v, Index width) { return v->zeros(width); }, nb::arg("width"))
+          "zeros", [](const VertexHandle& v, Index width) { return v->zeros(width); }, nb::arg("width"),
+          "A row of zeros, for each vertex.")
       .def(
           "parameter", [](const VertexHandle& v, const WeightArgument& of) { return v->parameter(of); },
           nb::arg("parameter"),
@@ -122,7 +124,8 @@ void bind_vertex(nb::module_& m) {
           nb::arg("name"), nb::arg("value"), "Makes the value an output of the minibatch. Use each name once.")
       .def(
           "loss", [](const VertexHandle& v, const Expr& value) { v->loss(value); }, nb::arg("value"),
-          "Adds a term of width 1 to the loss, which is the sum over all vertices.");
+          "Adds a term of width 1 to the loss, which is the sum over all vertices.")
+      .def("__repr__", [](const VertexHandle&) { return "<windrow.Vertex of a body>"; });
 }
 
 }  // namespace

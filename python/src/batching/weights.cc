@@ -2,6 +2,7 @@
 #include "batching/weights.h"
 
 #include "ops/operators.h"
+#include "windrow/ops/tensor.h"
 
 namespace windrow::python {
 namespace {
@@ -11,6 +12,25 @@ struct WeightTypes : LazyWeightTypes {
   using Value = WeightArgument;
   using Input = WeightArgument;
 };
+
+/// An operator of a tensor with a parameter's value.
+template <class Class>
+void bind_with_tensors(Class& parameter) {
+  for (const std::string name : {"add", "sub", "mul", "truediv", "matmul"}) {
+    const auto def = [&](const std::string& own, bool first) {
+      const std::string called = "__" + name + "__";
+      parameter.def(
+          own.c_str(),
+          [called, first](const ParameterObject& of, const Tensor& tensor) {
+            const nb::object value = nb::cast(of).attr("value"), other = nb::cast(tensor);
+            return first ? value.attr(called.c_str())(other) : other.attr(called.c_str())(value);
+          },
+          nb::is_operator(), nb::sig(("def " + own + "(self, arg: Tensor, /) -> Tensor").c_str()));
+    };
+    def("__" + name + "__", true);
+    def("__r" + name + "__", false);
+  }
+}
 
 }  // namespace
 
@@ -29,6 +49,7 @@ void bind_weights(nb::module_& m) {
   bind_operator_functions<WeightTypes>(m, "LazyWeight | Parameter");
   bind_python_operators<WeightTypes>(weight);
   bind_python_operators<WeightTypes>(parameter);
+  bind_with_tensors(parameter);
 }
 
 }  // namespace windrow::python

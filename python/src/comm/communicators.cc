@@ -213,6 +213,10 @@ void bind_communicators(nb::module_& m) {
           },
           "devices"_a, nb::kw_only(), "patience"_a = 600.0)
       .def("__len__", [](const LocalGroupObject& of) { return of.members.size(); })
+      .def("__repr__",
+           [](const LocalGroupObject& of) {
+             return "<windrow.LocalGroup of " + counted(of.members.size(), "member", "members") + ">";
+           })
       .def(
           "__getitem__",
           [](const LocalGroupObject& of, std::size_t rank) {

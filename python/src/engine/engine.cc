@@ -70,6 +70,14 @@ EngineOptions options_of(const std::optional<std::string>& policy, std::optional
   return options;
 }
 
+/// That of a function which has one: not of a lambda, whose "<lambda>" says nothing.
+OpName name_of_function(nb::handle function) {
+  const nb::object name = attribute(function, "__name__");
+  const char* const text = nb::isinstance<nb::str>(name) ? PyUnicode_AsUTF8AndSize(name.ptr(), nullptr) : nullptr;
+  if (text == nullptr) PyErr_Clear();
+  return text == nullptr || *text == '<' ? OpName() : OpName(std::string_view(text));
+}
+
 PushOptions push_options(const std::string& name, int priority, const Stop* stop, Seconds deadline, bool run_always) {
   PushOptions options{.priority = priority, .run_always = run_always, .pushed_at = calling_line()};
   if (!name.empty()) options.name = OpName(name);
@@ -90,7 +98,8 @@ void push(EngineObject& engine, nb::object function, nb::handle reads, nb::handl
   add_accesses(accesses, mutates, AccessKind::mutate);
   add_accesses(accesses, overwrites, AccessKind::overwrite);
   add_accesses(accesses, commutes, AccessKind::commute);
-  const PushOptions options = push_options(name, priority, stop, deadline, run_always);
+  PushOptions options = push_options(name, priority, stop, deadline, run_always);
+  if (const OpName own = name.empty() ? name_of_function(function) : OpName(); !own.text().empty()) options.name = own;
   engine.share()->push(op_of(std::move(function), accesses), accesses, options);
 }
 
@@ -170,11 +179,11 @@ constexpr const char* about_push = R"(Pushes an op, which calls ``function()`` o
 or a list. The result is that of running all ops in the order of their pushes; those that share nothing, or only read,
 run at the same time. ``overwrite`` replaces a value without reading it; ops that ``commute`` change it in any order.
 
-Errors and traces show ``name``; the engine keeps each distinct name. Ready ops of higher ``priority`` run first. An op
+Errors and traces show ``name``, or that of the function; the engine keeps each distinct name. Ready ops of higher ``priority`` run first. An op
 whose ``stop`` is requested, or whose ``deadline`` (seconds from now) passes, before it begins does not run, and fails.
 An op with ``run_always`` runs although its variables carry a failure.
 
-What ``function`` returns is dropped. If it raises, the op fails: what it changes carries the failure, ops that need it
+What ``function`` returns is dropped. It must not be async: its op fails. If it raises, the op fails: what it changes carries the failure, ops that need it
 are skipped, and waits for it raise OpError, whose cause is the exception.
 
 Raises MisuseError for a variable that is retired or of another engine, and after close().)";
@@ -196,20 +205,31 @@ void bind_engine(nb::module_& m) {
       .def(
           "__eq__", [](const Var& a, const Var& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, arg: object, /) -> bool"))
-      .def("__hash__", [](const Var& var) { return std::hash<Var>()(var); });
+      .def("__hash__", [](const Var& var) { return std::hash<Var>()(var); })
+      .def("__repr__", [](const Var& var) {
+        return var ? "<windrow.Var " + std::to_string(std::hash<Var>()(var)) + ">" : "<windrow.Var of nothing>";
+      });
   nb::class_<Stop>(m, "Stop",
                    "Cancels the ops that were pushed with it: those that have not begun fail with Cancelled.")
       .def(nb::init<>())
       .def(
           "request", [](Stop& stop) { stop.source.request_stop(); }, "Cancels them.")
-      .def_prop_ro("requested", [](const Stop& stop) { return stop.source.stop_requested(); });
+      .def_prop_ro("requested", [](const Stop& stop) { return stop.source.stop_requested(); })
+      .def("__repr__", [](const Stop& stop) {
+        return std::string("<windrow.Stop, ") + (stop.source.stop_requested() ? "requested>" : "not requested>");
+      });
   nb::class_<EngineStats>(m, "EngineStats", "Counters since the engine was made.")
       .def_ro("pushed", &EngineStats::pushed)
       .def_ro("pending", &EngineStats::pending, "Pushed and not yet finished.")
       .def_ro("failed", &EngineStats::failed)
       .def_ro("skipped", &EngineStats::skipped, "Ops that did not run because of a failure before them.")
       .def_ro("cancelled", &EngineStats::cancelled)
-      .def_ro("waits", &EngineStats::waits);
+      .def_ro("waits", &EngineStats::waits)
+      .def("__repr__", [](const EngineStats& of) {
+        return "<windrow.EngineStats: " + std::to_string(of.pushed) + " pushed, " + std::to_string(of.pending) +
+               " pending, " + std::to_string(of.failed) + " failed, " + std::to_string(of.skipped) + " skipped, " +
+               std::to_string(of.cancelled) + " cancelled, " + std::to_string(of.waits) + " waits>";
+      });
   nb::class_<EngineObject> engine(m, "Engine");
   engine.def("__init__", &make_engine, nb::arg("policy") = nb::none(), nb::arg("workers") = nb::none(), nb::kw_only(),
              nb::arg("max_pending_ops") = nb::none(), nb::arg("push_patience") = nb::none(), nb::arg("chaos_seed") = 1,

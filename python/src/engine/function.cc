@@ -63,9 +63,15 @@ thread_local const std::vector<Access>* accesses_here = nullptr;
 
 void call(PyObject* function, const std::vector<Access>& accesses) {
   const auto* const outer = std::exchange(accesses_here, &accesses);
-  const bool done = nb::steal(PyObject_CallNoArgs(function)).is_valid();
+  const nb::object result = nb::steal(PyObject_CallNoArgs(function));
   accesses_here = outer;
-  if (!done) throw_python_error();
+  if (!result.is_valid()) throw_python_error();
+  try {
+    refuse_unstarted(result, "an op");
+  } catch (nb::builtin_exception& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
+    throw_python_error();
+  }
 }
 
 /// The function of an op that runs once. Its object is released in the op, which has the GIL; or dropped, if the op
@@ -132,6 +138,49 @@ Capturing::Capturing(std::vector<Kept>& functions) : outer_(std::exchange(captur
 Capturing::~Capturing() { capturing_into = outer_; }
 
 bool inside_op() { return ops_inside > 0; }
+
+void refuse_unstarted(nb::handle result, const char* what) {
+  if (result.is_none()) return;
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(result.ptr()));
+  static PyObject* const types[] = {// they live as long as Python
+                                    nb::module_::import_("types").attr("CoroutineType").ptr(),
+                                    nb::module_::import_("types").attr("GeneratorType").ptr(),
+                                    nb::module_::import_("types").attr("AsyncGeneratorType").ptr()};
+  if (std::ranges::find(types, type) == std::end(types)) return;
+  if (type == types[0]) result.attr("close")();  // or Python warns that nobody awaits it
+  throw nb::type_error((std::string("the function of ") + what + " is async or has a yield: it returned " +
+                        kind_of(result) + ", and nothing of it has run; expected a function that runs to its end")
+                           .c_str());
+}
+
+std::optional<std::int64_t> integer_of(nb::handle object) {
+  if (PyBool_Check(object.ptr()) || PyIndex_Check(object.ptr()) == 0) return std::nullopt;
+  const nb::object index = nb::steal(PyNumber_Index(object.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  std::int64_t number = 0;
+  if (!nb::try_cast(index, number)) return std::nullopt;
+  return number;
+}
+
+nb::slice columns_of(nb::handle columns) {
+  if (nb::isinstance<nb::slice>(columns)) return nb::borrow<nb::slice>(columns);
+  const std::string text = integer_of(columns) ? std::to_string(*integer_of(columns)) : kind_of(columns);
+  throw nb::type_error(
+      ("x[" + text + "] of an expression, which is a row; expected a slice of columns, such as x[0:1]").c_str());
+}
+
+std::string kind_of(nb::handle object) {
+  if (object.is_none()) return "None";
+  const std::string name = nb::cast<std::string>(object.type().attr("__name__"));
+  return (std::string("AEIOUaeiou").find(name.front()) == std::string::npos ? "a " : "an ") + name;
+}
+
+std::string counted(std::uint64_t number, const char* singular, const char* plural) {
+  return std::to_string(number) + " " + (number == 1 ? singular : plural);
+}
 
 void all_engines_ended() {
   engines_ended = true;

@@ -18,14 +18,14 @@ GraphObject graph_of(EngineObject& engine, const nb::object& body, const std::st
   GraphObject made;
   made.engine = shared;
   const Capturing capturing(made.functions);
-  made.graph = shared->capture([&] { body(); }, OpName(name), calling_line());
+  made.graph = shared->capture([&] { refuse_unstarted(body(), "a capture"); }, OpName(name), calling_line());
   return made;
 }
 
 void append(GraphObject& to, const nb::object& body) {
   std::vector<Kept> functions;
   const Capturing capturing(functions);
-  to.graph.append([&] { body(); }, calling_line());
+  to.graph.append([&] { refuse_unstarted(body(), "a capture"); }, calling_line());
   to.functions.insert(to.functions.end(), functions.begin(), functions.end());
 }
 
@@ -62,6 +62,8 @@ void bind_graph(nb::module_& m) {
       .def("append", &append, nb::arg("body"), nb::sig("def append(self, body: Callable[[], object]) -> None"),
            "Captures what ``body`` pushes after the existing ops; later launches run them, too.")
       .def("__len__", [](const GraphObject& of) { return of.graph.size(); })
+      .def("__repr__",
+           [](const GraphObject& of) { return "<windrow.Graph, " + counted(of.graph.size(), "op", "ops") + ">"; })
       .def(
           "dot", [](const GraphObject& of) { return of.graph.dot(); }, "The graph in the language of Graphviz.");
   m.def("_capture", &graph_of, nb::arg("engine"), nb::arg("body"), nb::arg("name"),

@@ -66,12 +66,17 @@ void bind_parts(nb::module_& m) {
       });
   nb::class_<Prediction::Text>(m, "PredictedText", "A text that a model has written, such as a translation.")
       .def_ro("text", &Prediction::Text::text)
-      .def_ro("log_probability", &Prediction::Text::log_probability, "Natural logarithm.");
+      .def_ro("log_probability", &Prediction::Text::log_probability, "Natural logarithm.")
+      .def("__repr__", [](const Prediction::Text& of) { return "<windrow.PredictedText '" + of.text + "'>"; });
   nb::class_<Prediction::Likelihood>(m, "Likelihood", "How probable a language model finds a sentence.")
       .def_ro("tokens", &Prediction::Likelihood::tokens, "The number of words, and the end of the sentence.")
       .def_ro("unknown", &Prediction::Likelihood::unknown, "The number of words that the model does not know.")
       .def_ro("log_probability", &Prediction::Likelihood::log_probability, "Of all tokens; natural logarithm.")
-      .def_prop_ro("perplexity", &Prediction::Likelihood::perplexity);
+      .def_prop_ro("perplexity", &Prediction::Likelihood::perplexity)
+      .def("__repr__", [](const Prediction::Likelihood& of) {
+        return "<windrow.Likelihood of " + counted(static_cast<std::uint64_t>(of.tokens), "token", "tokens") +
+               ", perplexity " + std::to_string(of.perplexity()) + ">";
+      });
 }
 
 }  // namespace

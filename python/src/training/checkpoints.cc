@@ -57,7 +57,7 @@ Record record_of(const nb::dict& values, int depth) {
   Record record;
   for (const auto& [name, value] : values) {
     if (!nb::isinstance<nb::str>(name)) throw nb::type_error("a record has a name that is no text; expected a str");
-    record.set(nb::cast<std::string>(name), value_of(value, depth));
+    if (!value.is_none()) record.set(nb::cast<std::string>(name), value_of(value, depth));
   }
   return record;
 }
@@ -79,9 +79,14 @@ RecordValue value_of(nb::handle object, int depth) {
     if (nb::isinstance<nb::float_>(object)) return nb::cast<double>(object);
     if (std::uint64_t count = 0; nb::isinstance<nb::int_>(object) && nb::try_cast(object, count)) return count;
     if (std::int64_t integer = 0; nb::isinstance<nb::int_>(object) && nb::try_cast(object, integer)) return integer;
+    // Numbers and arrays of NumPy.
+    if (nb::hasattr(object, "dtype") && nb::hasattr(object, "tolist")) {
+      if (const nb::object made = object.attr("tolist")(); !made.type().is(object.type()))
+        return value_of(made, depth + 1);
+    }
   }
-  throw nb::type_error(("a record has a " + std::string(nb::type_name(object.type()).c_str()) +
-                        "; expected str, int, float, list or dict")
+  throw nb::type_error(("a record has " + kind_of(object) + "; expected str, int, float, list or dict" +
+                        (nb::isinstance<nb::bool_>(object) ? ", such as 0 and 1 for a bool" : ""))
                            .c_str());
 }
 
@@ -148,6 +153,15 @@ nb::object tensor(const SavedCheckpoint& of, const std::string& name) {
   return nb::none();
 }
 
+/// For a folder that is to be read: throws FileError if there is none.
+const CheckpointFolder& existing(const CheckpointFolder& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder.path(), error)) {
+    throw FileError(folder.path().string() + ": no such folder; expected one that a CheckpointWriter has made");
+  }
+  return folder;
+}
+
 using Names = std::vector<std::string>;
 
 void bind_saved(nb::module_& m) {
@@ -155,6 +169,11 @@ void bind_saved(nb::module_& m) {
   nb::class_<SavedCheckpoint>(m, "SavedCheckpoint",
                               "A checkpoint that is open for reading; its checksums were verified.")
       .def_ro("step", &SavedCheckpoint::step)
+      .def("__repr__",
+           [](const SavedCheckpoint& of) {
+             return "<windrow.SavedCheckpoint of step " + std::to_string(of.step) + ", " +
+                    counted(of.tensors.tensors().size(), "tensor", "tensors") + ">";
+           })
       .def_prop_ro(
           "record", [](const SavedCheckpoint& of) { return dict_of(of.document); },
           nb::for_getter(nb::sig("def record(self) -> dict[str, Any]")), "The records of the checkpoint, as a dict.")
@@ -212,7 +231,10 @@ void bind_checkpoints(nb::module_& m) {
             with_parts(parameters, optimiser, averages, name, [&](const TrainingParts& parts) { self.add(parts); });
           },
           "parameters"_a, "optimiser"_a = nb::none(), "averages"_a = nb::none(), nb::kw_only(), "name"_a,
-          "Adds another set. Each set of a checkpoint of several has a name.");
+          "Adds another set. Each set of a checkpoint of several has a name.")
+      .def("__repr__", [](const Snapshot& of) {
+        return "<windrow.Snapshot, " + counted(of.contents(0).tensors.size(), "tensor", "tensors") + ">";
+      });
   nb::class_<WriterObject>(m, "CheckpointWriter",
                            "The only writer of a folder of checkpoints; it locks the folder. Makes the folder. `keep`: "
                            "older checkpoints are deleted. A folder that has checkpoints is refused, unless `resume`. "
@@ -221,21 +243,24 @@ void bind_checkpoints(nb::module_& m) {
           "__init__",
           [](WriterObject* self, const std::string& path, std::size_t keep, bool resume) {
             const WithoutGil without_gil;
-            new (self) WriterObject{CheckpointWriter(path, {.keep = keep, .resume = resume}), {}};
+            new (self) WriterObject{CheckpointWriter(path, {.keep = keep, .resume = resume}), {}, path};
           },
           "path"_a, nb::kw_only(), "keep"_a = 3, "resume"_a = false)
+      .def("__repr__", [](const WriterObject& of) { return "<windrow.CheckpointWriter '" + of.path + "'>"; })
       .def("_write", &write, "step"_a, "snapshot"_a, "record"_a,
            nb::sig("def _write(self, step: int, snapshot: Snapshot, record: dict[str, Any]) -> None"));
   nb::class_<CheckpointFolder>(m, "CheckpointFolder", "The checkpoints in a folder, for reading.")
       .def(
           "__init__", [](CheckpointFolder* self, const std::string& path) { new (self) CheckpointFolder(path); },
           "path"_a)
-      .def("steps", &CheckpointFolder::steps, "The steps that have a checkpoint, in ascending order.")
+      .def(
+          "steps", [](const CheckpointFolder& of) { return existing(of).steps(); },
+          "The steps that have a checkpoint, in ascending order.")
       .def(
           "load",
           [](const CheckpointFolder& of, std::uint64_t step) {
             const WithoutGil without_gil;
-            return of.load(step);
+            return existing(of).load(step);
           },
           "step"_a, "Opens a checkpoint and verifies it. Raises FileError if it is missing or damaged.")
       .def(
@@ -244,7 +269,7 @@ void bind_checkpoints(nb::module_& m) {
             std::optional<NewestCheckpoint> newest;
             {
               const WithoutGil without_gil;
-              newest = of.newest();
+              newest = existing(of).newest();
             }
             return nb::make_tuple(std::move(newest->checkpoint), newest->skipped);
           },

@@ -1,6 +1,7 @@
 // Writers of checkpoints as Python sees them.
 #pragma once
 #include <mutex>
+#include <string>
 
 #include "python.h"
 #include "windrow/training/checkpoint_folder.h"
@@ -11,6 +12,7 @@ namespace windrow::python {
 struct WriterObject {
   CheckpointWriter writer;
   std::mutex mutex;
+  std::string path;
 };
 
 }  // namespace windrow::python

@@ -89,6 +89,7 @@ void bind_of_members(nb::module_& m) {
 struct ReplicasObject {
   std::vector<SharedParameters> sets;
   std::vector<std::shared_ptr<Optimiser>> optimisers;
+  FunctionNames names;
   std::unique_ptr<Replicas> replicas;
 };
 
@@ -104,6 +105,7 @@ auto in_turn_of_all(const std::vector<SharedParameters>& sets, const Call& call)
 ReplicasObject replicas_of(const VertexFunction& function, const std::vector<const ParametersHandle*>& parameters,
                            const std::vector<const OptimiserObject*>& optimisers, ReplicasOptions options) {
   ReplicasObject made;
+  made.names = names_of(function);
   std::vector<Replica> all;
   if (parameters.empty() || parameters.size() != optimisers.size()) {
     throw MisuseError("Replicas: " + std::to_string(parameters.size()) + " sets of parameters and " +
@@ -130,7 +132,7 @@ nb::list step(const ReplicasObject& of, nb::handle graphs) {
   std::vector<Minibatch> made = in_turn_of_all(of.sets, [&] { return of.replicas->step(InputGraphs(pointers), from); });
   nb::list minibatches;
   for (std::size_t i = 0; i < made.size(); ++i) {
-    minibatches.append(MinibatchObject{{of.sets[i]}, of.sets[i]->parameters.device(), std::move(made[i])});
+    minibatches.append(MinibatchObject{{of.sets[i]}, of.sets[i]->parameters.device(), std::move(made[i]), of.names});
   }
   return minibatches;
 }

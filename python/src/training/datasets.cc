@@ -38,6 +38,25 @@ auto read_from(const std::optional<std::string>& path, const std::optional<std::
   return read(in, std::string("text"));
 }
 
+/// The place of an element of a sequence; negative numbers count from its end.
+std::size_t place_in(std::int64_t number, std::size_t size, const char* what) {
+  const auto count = static_cast<std::int64_t>(size);
+  const std::int64_t place = number < 0 ? number + count : number;
+  if (place >= 0 && place < count) return static_cast<std::size_t>(place);
+  throw nb::index_error((std::string(what) + " " + std::to_string(number) + "; expected " + std::to_string(-count) +
+                         " to " + std::to_string(count - 1))
+                            .c_str());
+}
+
+/// The elements of a slice.
+template <class T>
+std::vector<T> sliced(const std::vector<T>& all, const nb::slice& which) {
+  auto [begin, end, step, count] = which.compute(all.size());
+  std::vector<T> taken;
+  for (std::size_t i = 0; i < count; ++i, begin += step) taken.push_back(all[static_cast<std::size_t>(begin)]);
+  return taken;
+}
+
 /// The numbers of the words of a sentence.
 std::vector<std::int32_t> numbers_of(const std::vector<std::string>& words, const Vocabulary& vocabulary,
                                      std::size_t count) {
@@ -51,6 +70,22 @@ GraphsObject graphs_of_trees(const Treebank& of, const VertexFunction& function,
   GraphData data;
   return graphs_of(function, of.trees.size(),
                    [&](std::size_t t) -> const GraphData& { return data = numbered(of.trees[t], words); });
+}
+
+/// A tree as nested tuples: (label, left, right), and (label, word).
+nb::object nested(const LabelledTree& tree) {
+  const std::vector<std::int32_t>& labels = tree.graph.indices.at("label");
+  std::vector<nb::object> made(tree.words.size());  // children precede their parents
+  for (std::size_t v = 0; v < made.size(); ++v) {
+    nb::list parts;
+    parts.append(labels[v]);
+    const auto begin = static_cast<std::size_t>(tree.graph.child_begin[v]);
+    const auto end = static_cast<std::size_t>(tree.graph.child_begin[v + 1]);
+    for (std::size_t c = begin; c < end; ++c) parts.append(made[static_cast<std::size_t>(tree.graph.children[c])]);
+    if (begin == end) parts.append(tree.words[v]);
+    made[v] = nb::tuple(parts);
+  }
+  return made.empty() ? nb::tuple() : made.back();
 }
 
 struct DependencyInputs {
@@ -115,14 +150,35 @@ void bind_vocabulary(nb::module_& m) {
           "__contains__",
           [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word) != 0; }, "word"_a)
       .def(
+          "__iter__", [](const VocabularyObject& of) { return nb::iter(nb::cast(of.words)); },
+          nb::sig("def __iter__(self) -> Iterator[str]"), "The words in the order of their numbers, from number 1 on.")
+      .def(
+          "word",
+          [](const VocabularyObject& of, std::int64_t number) -> std::string {
+            if (number == Vocabulary::unknown) return "";
+            if (number < 0 || of.vocabulary.size() <= number) {
+              throw nb::index_error(
+                  ("word " + std::to_string(number) + "; expected 0 to " + std::to_string(of.vocabulary.size() - 1))
+                      .c_str());
+            }
+            return of.words[static_cast<std::size_t>(number - 1)];
+          },
+          "number"_a, "The word of a number; '' for 0, which stands for all unknown words.")
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            return nb::make_tuple(self.type(), nb::make_tuple(nb::cast(nb::cast<const VocabularyObject&>(self).words)));
+          },
+          nb::sig("def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]"))
+      .def(
           "numbers",
           [](const VocabularyObject& of, const std::vector<std::string>& words) {
             return numbers_of(words, of.vocabulary, words.size());
           },
-          "words"_a)
+          "words"_a, "The number of each word of a list; 0 for those that are unknown.")
       .def_ro("words", &VocabularyObject::words, "The words in the order of their numbers, from number 1 on.")
       .def("__repr__", [](const VocabularyObject& of) {
-        return "<windrow.Vocabulary of " + std::to_string(of.words.size()) + " words>";
+        return "<windrow.Vocabulary of " + counted(of.words.size(), "word", "words") + ">";
       });
 }
 
@@ -144,11 +200,14 @@ void bind_datasets(nb::module_& m) {
       .def("__len__", [](const Treebank& of) { return of.trees.size(); })
       .def(
           "words",
-          [](const Treebank& of, std::size_t tree) {
-            if (tree >= of.trees.size()) throw nb::index_error("there is no such tree");
-            return of.trees[tree].words;
-          },
+          [](const Treebank& of, std::int64_t tree) { return of.trees[place_in(tree, of.trees.size(), "tree")].words; },
           "tree"_a, "The word of each vertex; empty for vertices with children.")
+      .def(
+          "_nested",
+          [](const Treebank& of, std::int64_t tree) {
+            return nested(of.trees[place_in(tree, of.trees.size(), "tree")]);
+          },
+          "tree"_a, nb::sig("def _nested(self, tree: int) -> tuple[Any, ...]"))
       .def(
           "vocabulary",
           [](const Treebank& of, std::int64_t at_least) { return VocabularyObject(vocabulary_of(of.trees, at_least)); },
@@ -166,7 +225,12 @@ void bind_datasets(nb::module_& m) {
       .def_ro("forms", &DependencySentence::forms, "Of words, then of empty nodes.")
       .def_ro("tags", &DependencySentence::tags, "The same, of the column UPOS.")
       .def_ro("heads", &DependencySentence::heads, "Of words; 0 is the root.")
-      .def_ro("relations", &DependencySentence::relations, "Of words to their heads.");
+      .def_ro("relations", &DependencySentence::relations, "Of words to their heads.")
+      .def("__repr__", [](const DependencySentence& of) {
+        std::string text;
+        for (std::size_t w = 0; w < of.forms.size() && text.size() < 60; ++w) text += (w > 0 ? " " : "") + of.forms[w];
+        return "<windrow.DependencySentence of " + counted(of.heads.size(), "word", "words") + ": " + text + ">";
+      });
   nb::class_<DependencyTreebank>(m, "DependencyTreebank",
                                  "The sentences of a file or text in CoNLL-U, which may be compressed (.gz). Raises "
                                  "DataError, naming the line, for malformed text.")
@@ -179,11 +243,14 @@ void bind_datasets(nb::module_& m) {
       .def("__len__", [](const DependencyTreebank& of) { return of.sentences.size(); })
       .def(
           "__getitem__",
-          [](const DependencyTreebank& of, std::size_t sentence) {
-            if (sentence >= of.sentences.size()) throw nb::index_error("there is no such sentence");
-            return of.sentences[sentence];
+          [](const DependencyTreebank& of, std::int64_t sentence) {
+            return of.sentences[place_in(sentence, of.sentences.size(), "sentence")];
           },
           "sentence"_a)
+      .def(
+          "__getitem__",
+          [](const DependencyTreebank& of, const nb::slice& which) { return sliced(of.sentences, which); }, "which"_a,
+          nb::sig("def __getitem__(self, which: Slice) -> list[DependencySentence]"))
       .def(
           "vocabulary",
           [](const DependencyTreebank& of, const std::string& what, std::int64_t at_least) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "ops/arrays.h"
 
@@ -86,6 +87,16 @@ void bind_rates(nb::module_& m) {
   nb::class_<LearningRate>(m, "LearningRate",
                            "The learning rate of each step, counted from 0. Immutable. A number converts to one.")
       .def(nb::init<double>(), "rate"_a)
+      .def("__repr__",
+           [](const LearningRate& of) {
+             std::ostringstream text;
+             try {
+               text << "<windrow.LearningRate, " << of(0) << " at step 0, " << of(1000) << " at step 1000>";
+             } catch (const std::exception&) {
+               return std::string("<windrow.LearningRate of a function that raises>");
+             }
+             return text.str();
+           })
       .def_static("steps", &LearningRate::steps, "rate"_a, "every"_a, "factor"_a,
                   "Multiplies the rate by `factor` after each `every` steps.")
       .def_static("cosine", &LearningRate::cosine, "rate"_a, "steps"_a, "least"_a = 0.0,
@@ -114,7 +125,13 @@ void bind_rates(nb::module_& m) {
       .def_rw("without_improvement", &Plateau::without_improvement)
       .def_rw("lowered", &Plateau::lowered, "The product of all factors so far.")
       .def("report", &Plateau::report, "measure"_a,
-           "Reports a measure that improves as it falls, such as a loss. Returns the factor for scale_rate().");
+           "Reports a measure that improves as it falls, such as a loss. Returns the factor for scale_rate().")
+      .def("__repr__", [](const Plateau& of) {
+        std::ostringstream text;
+        text << "<windrow.Plateau, best " << of.best << " of " << counted(of.reports, "report", "reports")
+             << ", factor " << of.lowered << " so far>";
+        return text.str();
+      });
 }
 
 void bind_averages(nb::module_& m) {
@@ -145,8 +162,11 @@ void bind_averages(nb::module_& m) {
             in_turn_of_set(of, [&] { of.averages->swap(from); });
           },
           "Exchanges the values of the parameters with the averages: before an evaluation, and after it.")
-      .def_prop_ro("updates", [](AveragesObject& of) {
-        return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); });
+      .def_prop_ro(
+          "updates",
+          [](AveragesObject& of) { return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); }); })
+      .def("__repr__", [](const AveragesObject& of) {
+        return "<windrow.Averages of " + counted(of.set->parameters.size(), "parameter", "parameters") + ">";
       });
 }
 
@@ -203,7 +223,10 @@ void bind_optimisers(nb::module_& m) {
           "step",
           [](OptimiserObject& of, std::size_t samples) {
             const std::source_location from = calling_line();
-            in_turn_of_set(of, [&] { of.optimiser->step(samples, from); });
+            in_turn_of_set(of, [&] {
+              require_gradients(of.set->parameters, "step");
+              of.optimiser->step(samples, from);
+            });
           },
           "samples"_a,
           "Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples: "

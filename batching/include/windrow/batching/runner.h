@@ -130,8 +130,8 @@ class Runner {
   [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
   [[deprecated("a new runner needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
-  /// How this runner would divide a minibatch that it differentiates; computes nothing. Counts its vertex types as
-  /// seen. Throws MisuseError as differentiate() does.
+  /// How this runner would divide a minibatch that it differentiates, or runs if the function has no loss; computes
+  /// nothing. Counts its vertex types as seen. Throws MisuseError as these do.
   GroupedMinibatch grouped(const Graphs& graphs);
 
   RunnerStats stats() const;
