@@ -97,7 +97,13 @@ void push(EngineObject& engine, nb::object function, nb::handle reads, nb::handl
 bool wait_for_all(EngineObject& engine, Seconds timeout) {
   const std::shared_ptr<Engine> waited = engine.share();
   const std::chrono::nanoseconds limit = timeout ? nanoseconds_of(*timeout, "timeout") : no_limit;
-  return waiting(limit, [&](std::chrono::nanoseconds patience) { return waited->wait_all_for(patience); });
+  const auto wait = [&] {
+    const WithoutGil without_gil;
+    return waited->wait_all_for(limit);
+  };
+  const bool result = wait();
+  release_dropped();
+  return result;
 }
 
 /// Calls `callback(None)`, or with the error, when earlier ops that write the variables have finished.

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "python.h"
-#include "windrow/engine/internal/engine_use.h"
 #include "windrow/ops/device.h"
 
 namespace windrow::python {
@@ -154,9 +153,7 @@ bool close_all(double seconds) {
     try {
       waiting(std::max(until - Clock::now(), Clock::duration()),
               [&](std::chrono::nanoseconds patience) { return is_idle(*engine, patience); });
-    } catch (nb::python_error& interrupt) {
-      interrupt.restore();
-      PyErr_Clear();
+    } catch (const CarriesPython&) {
       until = Clock::now();
     }
     if (is_unusable(*engine)) continue;  // so there is nothing to end
