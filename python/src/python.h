@@ -97,7 +97,8 @@ std::optional<OpError> op_error_of(nb::handle error);
 
 /// Gives up the GIL, which this thread has. Use it in place of nanobind's class: has_gil() depends on it.
 ///
-/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting.
+/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. Pushes that
+/// are held back do so only in a SinglePush.
 class WithoutGil {
  public:
   WithoutGil();
@@ -116,6 +117,16 @@ class WithoutGil {
 };
 /// Whether this thread, which may be any, has the GIL.
 bool has_gil();
+
+/// While it lives, an interrupt ends a push that is held back, too. For calls that push one op: others would be left
+/// half done.
+class SinglePush {
+ public:
+  SinglePush();
+  ~SinglePush();
+  SinglePush(const SinglePush&) = delete;
+  SinglePush& operator=(const SinglePush&) = delete;
+};
 
 /// Takes the GIL inside an op, on any thread. Whatever the op's thread has given up around it counts again afterwards.
 class InPython {

@@ -91,7 +91,9 @@ void push(EngineObject& engine, nb::object function, nb::handle reads, nb::handl
   add_accesses(accesses, overwrites, AccessKind::overwrite);
   add_accesses(accesses, commutes, AccessKind::commute);
   const PushOptions options = push_options(name, priority, stop, deadline, run_always);
-  engine.share()->push(op_of(std::move(function), accesses), accesses, options);
+  const std::shared_ptr<Engine> shared = engine.share();
+  const SinglePush single;
+  shared->push(op_of(std::move(function), accesses), accesses, options);
 }
 
 bool wait_for_all(EngineObject& engine, Seconds timeout) {
@@ -183,7 +185,8 @@ An op with ``run_always`` runs although its variables carry a failure.
 What ``function`` returns is dropped. If it raises, the op fails: what it changes carries the failure, ops that need it
 are skipped, and waits for it raise OpError, whose cause is the exception.
 
-Raises MisuseError for a variable that is retired or of another engine, and after close().)";
+Raises MisuseError for a variable that is retired or of another engine, and after close(). An interrupt ends a push
+that is held back, see max_pending_ops: then the op is not pushed.)";
 
 constexpr const char* about_heal = R"(Declares that variables are good again, as the failed op has left them.
 

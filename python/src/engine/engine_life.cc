@@ -23,8 +23,22 @@ std::atomic<bool> ending{false};
 std::atomic<int> forking{0};
 thread_local bool forks_here = false;
 
-/// Gives up the GIL while a push is held back, since the ops that it waits for may need it.
-std::shared_ptr<void> release_gil_while_held() { return has_gil() ? std::make_shared<WithoutGil>() : nullptr; }
+thread_local int single_pushes = 0;
+
+/// Gives up the GIL while a push is held back, since the ops that it waits for may need it. Keeps calls of several
+/// pushes whole: these are held back for EngineOptions::push_patience at most, if nothing goes on.
+std::shared_ptr<void> release_gil_while_held() {
+  struct Whole {
+    explicit Whole(bool releases) {
+      if (releases) without_gil.emplace();
+      no_look.emplace();
+    }
+    std::optional<WithoutGil> without_gil;
+    std::optional<LookWhileWaiting> no_look;
+  };
+  if (has_gil() && single_pushes > 0) return std::make_shared<WithoutGil>();
+  return std::make_shared<Whole>(has_gil());
+}
 
 }  // namespace
 
@@ -70,6 +84,9 @@ struct EngineAndDevices {
 };
 
 }  // namespace
+
+SinglePush::SinglePush() { ++single_pushes; }
+SinglePush::~SinglePush() { --single_pushes; }
 
 std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
   Engines& known = engines();

@@ -121,7 +121,7 @@ void WithoutGil::handle_signals() {
   try {
     release_dropped();
     if (PyErr_CheckSignals() != 0) throw_interrupt();
-  } catch (...) {
+  } catch (const std::exception&) {  // not what ends a daemon thread
     raised = std::current_exception();
   }
   state_ = PyEval_SaveThread();
