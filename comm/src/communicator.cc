@@ -133,8 +133,11 @@ void Communicator::barrier() const {
   std::exception_ptr failure;
   try {
     device_.engine->wait_all();
-  } catch (...) {
+  } catch (const Error&) {
     failure = std::current_exception();  // so that the others do not wait in vain
+  } catch (...) {  // of a LookWhileWaiting
+    abort("rank " + std::to_string(rank()) + " has left a wait for its ops in barrier");
+    throw;
   }
   member_->exchange({});
   if (failure) std::rethrow_exception(failure);

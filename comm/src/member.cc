@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <future>
 
+#include "windrow/engine/internal/engine_use.h"
+
 namespace windrow::comm {
 
 std::string_view to_string(CallKind kind) {
@@ -111,6 +113,14 @@ std::vector<std::int64_t> Member::exchange(std::span<const std::int64_t> numbers
   auto result = part->result.get_future();
   part->call.number = number(CallKind::exchange, 0);
   take(std::move(part));
+  try {
+    while (result.wait_for(LookWhileWaiting::interval) != std::future_status::ready) LookWhileWaiting::look();
+  } catch (...) {
+    // The others may have all numbers, and may not. So members no longer agree about what has been done.
+    break_up({.why = "rank " + std::to_string(rank()) + " has left a wait for the others in exchange",
+              .reported_by = ReportedBy::aborter});
+    throw;
+  }
   Exchanged exchanged = result.get();
   if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
   return std::move(exchanged.numbers);

@@ -4,10 +4,10 @@
 // the files of python/windrow, which add what is Python's own: context managers, asyncio, notebooks, torch.
 //
 // Contract
-//   GIL      A binding holds the GIL, except while it waits: every wait is inside wait_for() or waiting(). A worker
-//            takes the GIL only while a Python function runs, and as its thread ends; so no thread may end an engine
-//            with the GIL. No other destructor takes it, since engines destroy functions while they hold locks: see
-//            Kept.
+//   GIL      A binding holds the GIL, except while it waits: every wait is inside a WithoutGil, whose signals end it. A
+//            worker takes the GIL only while a Python function runs, and as its thread ends; so no thread may end an
+//            engine with the GIL. No other destructor takes it, since engines destroy functions while they hold locks:
+//            see Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
 //   Errors   Exceptions of C++ become those of windrow._errors; see errors.cc.
 //   Types    A binding that takes or returns Python objects says their types by nb::sig, in names of python/stub.txt
@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "windrow/engine/engine.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 struct Device;
@@ -90,7 +91,14 @@ nb::object exception_of(const std::exception& error);
 /// variable carries the failure any more.
 std::optional<OpError> op_error_of(nb::handle error);
 
+/// Throws the present Python exception, which a signal has raised, as one of C++ that is no Error, so that nobody takes
+/// it for a failure. Clears it. Needs the GIL.
+[[noreturn]] void throw_interrupt();
+
 /// Gives up the GIL, which this thread has. Use it in place of nanobind's class: has_gil() depends on it.
+///
+/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. Pushes that
+/// are held back do so only in a SinglePush.
 class WithoutGil {
  public:
   WithoutGil();
@@ -98,16 +106,27 @@ class WithoutGil {
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
-  /// Handles signals, with the GIL. Returns false if that has raised an exception, which is then pending.
-  bool handle_signals();
+  /// Outside ops, handles signals, with the GIL. Throws what their handlers raise.
+  void handle_signals();
 
  private:
   void take_back();
 
   PyThreadState* state_;
+  const LookWhileWaiting looks_;
 };
 /// Whether this thread, which may be any, has the GIL.
 bool has_gil();
+
+/// While it lives, an interrupt ends a push that is held back, too. For calls that push one op: others would be left
+/// half done.
+class SinglePush {
+ public:
+  SinglePush();
+  ~SinglePush();
+  SinglePush(const SinglePush&) = delete;
+  SinglePush& operator=(const SinglePush&) = delete;
+};
 
 /// Takes the GIL inside an op, on any thread. Whatever the op's thread has given up around it counts again afterwards.
 class InPython {
@@ -151,10 +170,10 @@ std::string counted(std::uint64_t number, const char* singular, const char* plur
 bool inside_op();
 
 constexpr std::chrono::nanoseconds no_limit = std::chrono::nanoseconds::max();
-/// Calls `wait(patience)` without the GIL until it returns true or the time is over, and returns what it returned.
-/// Between the calls, signals are handled, so that an interrupt ends the wait. Inside an op, calls it once.
+/// For waits that do not look elsewhere: calls `wait(patience)` without the GIL until it returns true or the time is
+/// over, and returns what it returned. Handles signals between the calls. Inside an op, calls it once.
 bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chrono::nanoseconds patience)>& wait);
-/// As Engine::wait and wait_for, without the GIL, and ended by interrupts. The errors name calling_line().
+/// As Engine::wait and wait_for, without the GIL. The errors name calling_line().
 bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limit = no_limit);
 
 /// What C++ lends to a Python function for the duration of a call. The Python object may live longer.

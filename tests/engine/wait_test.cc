@@ -58,27 +58,51 @@ TEST_P(WaitTest, AWaitWithALimitRunsIntoItAndClosesNoRing) {
   EXPECT_EQ(engine.stats().pending, 0u);
 }
 
+/// Thrown to leave a wait.
+struct Left {};
+
 TEST_P(WaitTest, AWaitThatLooksElsewhereDoesNotWaitForLaterOps) {
   HeldOp first(engine, {mutate(a)});
   std::vector<OnComplete> tokens;  // of the later op
   std::atomic<bool> runs{false};   // so that there is one
   int looks = 0;
-  const auto look = [&] {
-    if (++looks == 1) {
-      engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)), runs = true; }, {mutate(a)});
-      first.complete();
-    }
-    return looks < 1000;
-  };
-  EXPECT_TRUE(EngineUse::wait_while(engine, {read(a)}, patience, look, std::source_location::current()));
+  const LookWhileWaiting looking([&] {
+    if (++looks > 1) return;
+    engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)), runs = true; }, {mutate(a)});
+    first.complete();
+  });
+  EXPECT_TRUE(engine.wait_for({read(a)}, patience));
   EXPECT_TRUE(comes_true([&] { return runs.load(); }));
-  EXPECT_FALSE(EngineUse::wait_while(engine, {read(a)}, 1ms, look, std::source_location::current()));
-  EXPECT_FALSE(EngineUse::wait_while(
-      engine, {read(a)}, std::chrono::nanoseconds::max(), [] { return false; }, std::source_location::current()));
+  EXPECT_FALSE(engine.wait_for({read(a)}, 1ms));
+  {
+    const LookWhileWaiting leaving([] { throw Left(); });
+    EXPECT_THROW(engine.wait(a), Left);
+    EXPECT_THROW(engine.wait_all(), Left);
+    const LookWhileWaiting no_look;
+    EXPECT_FALSE(engine.wait_for({read(a)}, 2 * LookWhileWaiting::interval));
+  }
   EXPECT_FALSE(EngineUse::wait_until_idle(engine, 1ms));
   tokens.clear();
   EXPECT_TRUE(EngineUse::wait_until_idle(engine, patience));  // reports nothing
   EXPECT_THROW(engine.wait(a), OpError);                      // the token was dropped
+}
+
+TEST(LookWhileWaitingTest, EndsAPushThatIsHeldBack) {
+  Engine engine({.workers = 1, .max_pending_ops = 4});
+  const Var a = engine.new_var();
+  HeldOp first(engine, {mutate(a)});
+  int pushed = 0, ran = 0;
+  const auto push = [&] {
+    const LookWhileWaiting leaving([] { throw Left(); });
+    while (true) {
+      engine.push([&] { ++ran; }, {mutate(a)});
+      ++pushed;
+    }
+  };
+  EXPECT_THROW(push(), Left);
+  first.complete();
+  engine.wait(a);
+  EXPECT_EQ(ran, pushed);
 }
 
 TEST_P(WaitTest, CapturesThatWaitForTheirOwnOpAreARing) {

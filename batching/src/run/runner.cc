@@ -167,13 +167,15 @@ void Runner::forget() {
 
 void Runner::hold_back(std::source_location from) {
   while (static_cast<int>(unfinished_.size()) >= options_.ahead) {
-    const std::shared_ptr<MinibatchEnd> oldest = std::move(unfinished_.front());
-    unfinished_.pop_front();
+    const std::shared_ptr<MinibatchEnd> oldest = unfinished_.front();
     try {
       device_.engine->wait({read(oldest->over.var())}, from);
     } catch (const OpError&) {
+      unfinished_.pop_front();
       if (!oldest->failure_told.exchange(true)) throw;
+      continue;
     }
+    unfinished_.pop_front();
   }
 }
 

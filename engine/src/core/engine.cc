@@ -128,10 +128,6 @@ void EngineUse::retire(Engine& engine, Var var, const char* owner, OpFunction&& 
 }
 void log_warning(std::string_view line) noexcept { engine_log().warn("windrow: {}", line); }
 bool EngineUse::runs_op(Engine& engine) { return engine.core_->frame_of_mine() != nullptr; }
-bool EngineUse::wait_while(Engine& engine, AccessList accesses, std::chrono::nanoseconds patience,
-                           const std::function<bool()>& go_on, std::source_location from) {
-  return engine.core_->waits.wait(accesses, deadline_after(patience), from, &go_on);
-}
 bool EngineUse::wait_until_idle(Engine& engine, std::chrono::nanoseconds patience) {
   engine.core_->life.refuse_unusable();
   return engine.core_->waits.wait_until_idle(deadline_after(patience));

@@ -1,8 +1,12 @@
 // The sections of a push: the one in which a thread may make and enter records, and the one around the whole push.
 #pragma once
 
+#include <exception>
+#include <optional>
+
 #include "core/core.h"
 #include "record/running.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 
@@ -70,7 +74,8 @@ class PushScope {
     if (core_ != nullptr) [[unlikely]]
       begin(*core_);
   }
-  ~PushScope() {
+  /// Throws what ends the wait for a turn; see LookWhileWaiting.
+  ~PushScope() noexcept(false) {
     if (core_ != nullptr) [[unlikely]]
       end(*core_);
   }
@@ -86,7 +91,14 @@ class PushScope {
   [[gnu::noinline]] static void end(Core& core) {
     // Inside an op of another serial engine, waiting for a turn here could complete a cycle of turns.
     const bool nested = Running::innermost() != nullptr;
-    core.back.policy->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    std::optional<LookWhileWaiting> no_look;  // a second exception would end the program
+    if (std::uncaught_exceptions() > 0) no_look.emplace();
+    try {
+      core.back.policy->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    } catch (...) {
+      --core.life.visitors;
+      throw;
+    }
     --core.life.visitors;
   }
 

@@ -5,6 +5,7 @@
 
 #include "policy/priority_queue.h"
 #include "policy/running_policy.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 namespace {
@@ -40,15 +41,26 @@ class Serial final : public RunningPolicy, public Slots {
   void after_push(Patience patience) override {
     std::shared_ptr<void> held;  // of EngineOptions::on_held; ends after the lock, which it must not be under
     bool is_held = false;
+    std::exception_ptr seen;  // by a look elsewhere
     MutexLock lock(mutex_);
-    while (!slot_free() && patience == Patience::wait_for_turn && !unusable_) {
+    while (!slot_free() && patience == Patience::wait_for_turn && !unusable_ && !seen) {
       if (!std::exchange(is_held, true) && of_.options.on_held) {
         lock.unlock();
         held = of_.options.on_held();
         lock.lock();
         continue;
       }
-      changed_.wait(mutex_);
+      if (!LookWhileWaiting::looks()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, std::chrono::steady_clock::now() + LookWhileWaiting::interval)) {
+        lock.unlock();
+        try {
+          LookWhileWaiting::look();
+        } catch (...) {
+          seen = std::current_exception();
+        }
+        lock.lock();
+      }
     }
     while (slot_free() && !queue_.empty()) {
       --callers_;
@@ -57,6 +69,7 @@ class Serial final : public RunningPolicy, public Slots {
     }
     --callers_;
     rouse();
+    if (seen) std::rethrow_exception(seen);
   }
 
   void stop() override {

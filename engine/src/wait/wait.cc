@@ -1,11 +1,13 @@
 // Waits for variables, for all ops and for lanes, from outside and from inside an op.
 #include <algorithm>
+#include <utility>
 
 #include "core/core.h"
 #include "core/entry.h"
 #include "diagnosis/engine_log.h"
 #include "policy/slots_free.h"
 #include "wait/run_while_waiting.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 namespace {
@@ -18,8 +20,19 @@ constexpr std::size_t first_ring_looks = 1024;
 constexpr std::chrono::seconds longest_ring_patience{1};
 constexpr int share_of_searches = 20;
 
-/// How often a thread that must look elsewhere while it waits does so.
-constexpr std::chrono::milliseconds between_looks_elsewhere{50};
+thread_local constinit const std::function<void()>* look_elsewhere = nullptr;
+
+/// Calls `wait_until(deadline)`; in parts, if the thread looks elsewhere.
+template <class WaitUntil>
+bool wait_and_look(Deadline deadline, const WaitUntil& wait_until) {
+  if (!LookWhileWaiting::looks()) return wait_until(deadline);
+  while (true) {
+    const auto next_look = std::chrono::steady_clock::now() + LookWhileWaiting::interval;
+    if (wait_until(deadline ? std::min(*deadline, next_look) : next_look)) return true;
+    if (has_passed(deadline)) return false;
+    LookWhileWaiting::look();
+  }
+}
 
 /// How often a waiting thread polls, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
@@ -148,31 +161,31 @@ class WaitRecords {
   std::vector<VariableWait> waits_;
 };
 
-bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from, const GoOn* go_on) {
+LookWhileWaiting::LookWhileWaiting(std::function<void()> look)
+    : look_(std::move(look)), outer_(std::exchange(look_elsewhere, look_ ? &look_ : nullptr)) {}
+LookWhileWaiting::~LookWhileWaiting() { look_elsewhere = outer_; }
+bool LookWhileWaiting::looks() { return look_elsewhere != nullptr && Running::innermost() == nullptr; }
+void LookWhileWaiting::look() {
+  if (looks()) (*look_elsewhere)();
+}
+
+bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   core_.life.refuse_unusable();
   refuse_where_others_wait();
   refuse_where_diverted(core_.front.ports.mine());
   const bool inside = core_.frame_of_mine() != nullptr;
   ++(inside ? calls_in_ops : calls);
   WaitRecords waits(core_, accesses, core_.front.info(core_.front.ports.mine(), {.name = "wait", .pushed_at = from}));
-  const auto in_time = [&](const auto& wait_until) {
-    if (go_on == nullptr) return wait_until(deadline);
-    while (true) {
-      const auto look = std::chrono::steady_clock::now() + between_looks_elsewhere;
-      if (wait_until(deadline ? std::min(*deadline, look) : look)) return true;
-      if (has_passed(deadline) || !(*go_on)()) return false;
-    }
-  };
   std::vector<FailurePtr> failures, of_points;
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;
-    if (!waiter.granted.is_set() && !in_time([&](Deadline until) { return waits.wait_long(wait, until); }))
-      return false;
+    const auto wait_for_it = [&](Deadline until) { return waits.wait_long(wait, until); };
+    if (!waiter.granted.is_set() && !wait_and_look(deadline, wait_for_it)) return false;
     const auto wait_for_these = [&](Deadline until) {
       of_points.clear();
       return wait_for_points(waiter, until, of_points);
     };
-    if (!in_time(wait_for_these)) return false;
+    if (!wait_and_look(deadline, wait_for_these)) return false;
     failures.insert(failures.end(), of_points.begin(), of_points.end());
     if (waiter.failure) failures.push_back(waiter.failure);
   }
@@ -287,7 +300,11 @@ bool Waits::wait_all(Deadline deadline) {
   std::vector<FailurePtr> failures;
   {
     const SlotsFree slots;
-    if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
+    const auto wait_for_all = [&](Deadline until) {
+      failures.clear();
+      return wait_until_idle(until) && wait_until_lanes_reached(until, failures);
+    };
+    if (!wait_and_look(deadline, wait_for_all)) return false;
   }
   core_.front.take_dropped();  // and destroys them
   for (FailurePtr& root : core_.back.failures.to_report()) {

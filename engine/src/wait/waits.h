@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <source_location>
 #include <vector>
 
@@ -21,10 +20,8 @@ class Waits {
   Waits(const Waits&) = delete;
   Waits& operator=(const Waits&) = delete;
 
-  using GoOn = std::function<bool()>;
-
-  /// Return false if the deadline passes first; wait() also if `go_on`, which it calls now and then, returns false.
-  bool wait(AccessList accesses, Deadline deadline, std::source_location from, const GoOn* go_on = nullptr);
+  /// Return false if the deadline passes first. wait() and wait_all() look elsewhere meanwhile: see LookWhileWaiting.
+  bool wait(AccessList accesses, Deadline deadline, std::source_location from);
   bool wait_all(Deadline deadline);
   bool wait_until_idle(Deadline deadline);
   static bool wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error);

@@ -10,6 +10,7 @@
 
 #include "windrow/engine/engine.h"
 #include "windrow/engine/internal/engine_ref.h"
+#include "windrow/engine/internal/engine_use.h"
 #include "windrow/engine/parallel.h"
 
 namespace windrow {
@@ -54,6 +55,7 @@ void run_in_op(const EngineRef& engine, F&& f, std::source_location from = std::
         }
       },
       {mutate(done)}, {.name = "read data", .pushed_at = from});
+  const LookWhileWaiting no_look;  // the op uses what this frame holds
   engine->wait(done);
   engine->retire(done);
   if (error) std::rethrow_exception(error);

@@ -100,13 +100,21 @@ void push(EngineObject& engine, nb::object function, nb::handle reads, nb::handl
   add_accesses(accesses, commutes, AccessKind::commute);
   PushOptions options = push_options(name, priority, stop, deadline, run_always);
   if (const OpName own = name.empty() ? name_of_function(function) : OpName(); !own.text().empty()) options.name = own;
-  engine.share()->push(op_of(std::move(function), accesses), accesses, options);
+  const std::shared_ptr<Engine> shared = engine.share();
+  const SinglePush single;
+  shared->push(op_of(std::move(function), accesses), accesses, options);
 }
 
 bool wait_for_all(EngineObject& engine, Seconds timeout) {
   const std::shared_ptr<Engine> waited = engine.share();
   const std::chrono::nanoseconds limit = timeout ? nanoseconds_of(*timeout, "timeout") : no_limit;
-  return waiting(limit, [&](std::chrono::nanoseconds patience) { return waited->wait_all_for(patience); });
+  const auto wait = [&] {
+    const WithoutGil without_gil;
+    return waited->wait_all_for(limit);
+  };
+  const bool result = wait();
+  release_dropped();
+  return result;
 }
 
 /// Calls `callback(None)`, or with the error, when earlier ops that write the variables have finished.
@@ -183,10 +191,11 @@ Errors and traces show ``name``, or that of the function; the engine keeps each 
 whose ``stop`` is requested, or whose ``deadline`` (seconds from now) passes, before it begins does not run, and fails.
 An op with ``run_always`` runs although its variables carry a failure.
 
-What ``function`` returns is dropped. It must not be async: its op fails. If it raises, the op fails: what it changes carries the failure, ops that need it
-are skipped, and waits for it raise OpError, whose cause is the exception.
+What ``function`` returns is dropped. If it raises, or is async, the op fails: what it changes carries the failure, ops
+that need it are skipped, and waits for it raise OpError, whose cause is the exception.
 
-Raises MisuseError for a variable that is retired or of another engine, and after close().)";
+Raises MisuseError for a variable that is retired or of another engine, and after close(). An interrupt ends a push
+that is held back, see max_pending_ops: then the op is not pushed.)";
 
 constexpr const char* about_heal = R"(Declares that variables are good again, as the failed op has left them.
 

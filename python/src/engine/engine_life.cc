@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "python.h"
-#include "windrow/engine/internal/engine_use.h"
 #include "windrow/ops/device.h"
 
 namespace windrow::python {
@@ -24,8 +23,22 @@ std::atomic<bool> ending{false};
 std::atomic<int> forking{0};
 thread_local bool forks_here = false;
 
-/// Gives up the GIL while a push is held back, since the ops that it waits for may need it.
-std::shared_ptr<void> release_gil_while_held() { return has_gil() ? std::make_shared<WithoutGil>() : nullptr; }
+thread_local int single_pushes = 0;
+
+/// Gives up the GIL while a push is held back, since the ops that it waits for may need it. Keeps calls of several
+/// pushes whole: these are held back for EngineOptions::push_patience at most, if nothing goes on.
+std::shared_ptr<void> release_gil_while_held() {
+  struct Whole {
+    explicit Whole(bool releases) {
+      if (releases) without_gil.emplace();
+      no_look.emplace();
+    }
+    std::optional<WithoutGil> without_gil;
+    std::optional<LookWhileWaiting> no_look;
+  };
+  if (has_gil() && single_pushes > 0) return std::make_shared<WithoutGil>();
+  return std::make_shared<Whole>(has_gil());
+}
 
 }  // namespace
 
@@ -71,6 +84,9 @@ struct EngineAndDevices {
 };
 
 }  // namespace
+
+SinglePush::SinglePush() { ++single_pushes; }
+SinglePush::~SinglePush() { --single_pushes; }
 
 std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
   Engines& known = engines();
@@ -154,9 +170,7 @@ bool close_all(double seconds) {
     try {
       waiting(std::max(until - Clock::now(), Clock::duration()),
               [&](std::chrono::nanoseconds patience) { return is_idle(*engine, patience); });
-    } catch (nb::python_error& interrupt) {
-      interrupt.restore();
-      PyErr_Clear();
+    } catch (const CarriesPython&) {
       until = Clock::now();
     }
     if (is_unusable(*engine)) continue;  // so there is nothing to end

@@ -55,6 +55,13 @@ class PythonCancelled final : public Cancelled, public CarriesPython {
   std::string text_;
 };
 
+/// What a signal's handler raised.
+class Interrupt final : public std::exception, public CarriesPython {
+ public:
+  using CarriesPython::CarriesPython;
+  const char* what() const noexcept override { return "a signal's handler raised an exception"; }
+};
+
 /// The name of the attribute, and of the capsule in it, that names an OpError with that of Python.
 constexpr const char* op_error_name = "_windrow";
 
@@ -105,6 +112,15 @@ std::optional<OpError> op_error_of(nb::handle error) {
   return static_cast<const WeakOpError*>(PyCapsule_GetPointer(capsule.ptr(), op_error_name))->lock();
 }
 
+namespace {
+
+void raise_in_python(const std::exception& error) {
+  const nb::object made = exception_of(error);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+}
+
+}  // namespace
+
 void throw_python_error() {
   const nb::python_error raised;
   const nb::handle error = raised.value();
@@ -113,6 +129,11 @@ void throw_python_error() {
   const std::string text = text_of(error);
   if (nb::isinstance(error, error_class("Cancelled"))) throw PythonCancelled(text, kept);
   throw PythonError(nb::type_name(error.type()).c_str() + (text.empty() ? "" : ": " + text), kept);
+}
+
+void throw_interrupt() {
+  const nb::python_error raised;
+  throw Interrupt(Kept(nb::borrow(raised.value())));
 }
 
 void bind_errors(nb::module_&) {
@@ -124,9 +145,10 @@ void bind_errors(nb::module_&) {
           throw;
         } catch (const nb::cast_error&) {
           PyErr_SetString(PyExc_TypeError, "an object of a wrong type in an argument; see the function's signature");
+        } catch (const Interrupt& error) {
+          raise_in_python(error);
         } catch (const Error& error) {
-          const nb::object made = exception_of(error);
-          PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+          raise_in_python(error);
         }
       },
       nullptr);

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "python.h"
-#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {
 namespace {
@@ -111,7 +110,7 @@ InPython::~InPython() {
   without_gil = without_outside_;
 }
 
-WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) { ++without_gil; }
+WithoutGil::WithoutGil() : state_(PyEval_SaveThread()), looks_([this] { handle_signals(); }) { ++without_gil; }
 WithoutGil::~WithoutGil() { take_back(); }
 void WithoutGil::take_back() {
   --without_gil;
@@ -121,13 +120,19 @@ void WithoutGil::take_back() {
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 }
-bool WithoutGil::handle_signals() {
+void WithoutGil::handle_signals() {
+  if (inside_op()) return;
   take_back();
-  release_dropped();
-  const bool good = PyErr_CheckSignals() == 0;
+  std::exception_ptr raised;
+  try {
+    release_dropped();
+    if (PyErr_CheckSignals() != 0) throw_interrupt();
+  } catch (const std::exception&) {  // not what ends a daemon thread
+    raised = std::current_exception();
+  }
   state_ = PyEval_SaveThread();
   ++without_gil;
-  return good;
+  if (raised) std::rethrow_exception(raised);
 }
 
 bool has_gil() {
@@ -224,20 +229,9 @@ OpFunction op_of(nb::object function, std::vector<Access> accesses) {
   };
 }
 
-namespace {
-
-/// Ends a wait, with the GIL.
-bool result_of_wait(bool result) {
-  release_dropped();
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a signal's
-  return result;
-}
-
-}  // namespace
-
 bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chrono::nanoseconds patience)>& wait) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::nanoseconds between_looks = std::chrono::milliseconds(50);
+  constexpr std::chrono::nanoseconds between_looks = LookWhileWaiting::interval;
   const auto wait_in_parts = [&] {
     WithoutGil without_gil;
     if (inside_op()) return wait(limit);
@@ -245,25 +239,26 @@ bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chron
     while (true) {
       const std::chrono::nanoseconds left = limit == no_limit ? limit : limit - (Clock::now() - begun);
       if (wait(std::clamp(left, left.zero(), between_looks))) return true;
-      if (left <= between_looks || !without_gil.handle_signals()) return false;
+      if (left <= between_looks) return false;
+      without_gil.handle_signals();
     }
   };
-  return result_of_wait(wait_in_parts());
+  const bool result = wait_in_parts();
+  release_dropped();
+  return result;
 }
 
 bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limit) {
   const std::source_location from = calling_line();
   const auto wait = [&] {
-    WithoutGil without_gil;
-    if (!inside_op()) {
-      return EngineUse::wait_while(
-          engine, accesses, limit, [&] { return without_gil.handle_signals(); }, from);
-    }
+    const WithoutGil without_gil;
     if (limit != no_limit) return engine.wait_for(accesses, limit, from);
     engine.wait(accesses, from);  // detects a cycle
     return true;
   };
-  return result_of_wait(wait());
+  const bool result = wait();
+  release_dropped();
+  return result;
 }
 
 }  // namespace windrow::python

@@ -39,9 +39,16 @@ auto in_turn(const TrainerObject& of, const Call& call) {
   const Turn turn(*of.model.set);
   std::optional<MemberTurn> of_member;
   if (of.group != nullptr) of_member.emplace(*of.group);
-  const WithoutGil without_gil;
-  return call(*of.trainer);
+  WithoutGil without_gil;
+  if constexpr (std::is_invocable_v<Call, Trainer&, WithoutGil&>) {
+    return call(*of.trainer, without_gil);
+  } else {
+    return call(*of.trainer);
+  }
 }
+
+/// A step is whole, unless it takes longer than this: then an interrupt ends it.
+constexpr std::chrono::seconds patience_for_step{2};
 
 /// Calls back between steps: handles signals, and asks the function whether to go on.
 class Between {
@@ -76,8 +83,16 @@ class Between {
 
 Trainer::Pass train_epoch(const TrainerObject& of, nb::object function) {
   Between between(std::move(function));
-  Trainer::Pass pass = in_turn(of, [&](Trainer& trainer) {
-    return trainer.train_epoch([&](const Trainer::Pass& so_far) { return between(so_far); });
+  Trainer::Pass pass = in_turn(of, [&](Trainer& trainer, WithoutGil& without_gil) {
+    auto begun = std::chrono::steady_clock::now();
+    const LookWhileWaiting looks([&] {
+      if (std::chrono::steady_clock::now() - begun > patience_for_step) without_gil.handle_signals();
+    });
+    return trainer.train_epoch([&](const Trainer::Pass& so_far) {
+      const Trainer::Then then = between(so_far);
+      begun = std::chrono::steady_clock::now();
+      return then;
+    });
   });
   between.rethrow();
   return pass;

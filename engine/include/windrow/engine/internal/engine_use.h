@@ -3,6 +3,7 @@
 #include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
+#include <functional>
 #include <string_view>
 
 #include "windrow/engine/engine.h"
@@ -30,11 +31,6 @@ class EngineUse {
                      const PushOptions& options = {.name = "retire"});
   /// Whether the calling thread runs an op of the engine.
   static bool runs_op(Engine& engine);
-  /// As Engine::wait_for, outside ops, but returns false, too, once `go_on` has returned false, which it calls every 50
-  /// ms. Unlike repeated waits with a short limit, it does not wait for ops that are pushed meanwhile.
-  /// nanoseconds::max() means no limit.
-  static bool wait_while(Engine& engine, AccessList accesses, std::chrono::nanoseconds patience,
-                         const std::function<bool()>& go_on, std::source_location from);
   /// Blocks until no op is pending; returns false after `patience`. Unlike wait_all_for() it reports no failure, so the
   /// end of the engine still logs those for which nobody has waited. Throws MisuseError in a forked child whose copy of
   /// the engine is unusable.
@@ -48,6 +44,32 @@ class EngineUse {
 
  private:
   Core& core_;
+};
+
+/// While it lives, its thread looks elsewhere during waits outside ops: those for variables and for all ops of any
+/// engine, and pushes that are held back. They call `look` about every 50 ms. An exception of `look` ends the wait, and
+/// changes nothing: ops that were pushed go on. A push that it ends has no effect, except under policy serial and for a
+/// launch of a graph: these wait when the ops are pushed. So code that waits for an op must not lend it objects that
+/// end with an exception.
+///
+/// The last one that a thread has made counts. Without a function it turns looks off.
+class LookWhileWaiting {
+ public:
+  explicit LookWhileWaiting(std::function<void()> look = nullptr);
+  ~LookWhileWaiting();
+  LookWhileWaiting(const LookWhileWaiting&) = delete;
+  LookWhileWaiting& operator=(const LookWhileWaiting&) = delete;
+
+  /// How often a thread looks.
+  static constexpr std::chrono::milliseconds interval{50};
+  /// Looks, if the thread has something to look at, and is outside ops. For waits that are no engine's.
+  static void look();
+  /// Whether look() would look.
+  static bool looks();
+
+ private:
+  const std::function<void()> look_;
+  const std::function<void()>* const outer_;
 };
 
 /// As Engine::push and Engine::retire of the engine whose op the calling thread runs. For ops that may run after the
