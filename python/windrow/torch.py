@@ -155,15 +155,15 @@ class Module(torch.nn.Module):
                 f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on "
                 "cpu as torch.float32. Modules before it in the same model were converted"
             )
-        # What a subclass has besides.
-        every = self._parameters
-        own = {shared.name for shared in self._shared}
-        self._parameters = {name: parameter for name, parameter in every.items() if name not in own}
+        every = dict(self._parameters)
+        for shared in self._shared:
+            self._parameters.pop(shared.name, None)
         try:
-            super()._apply(function, recurse)
+            super()._apply(function, recurse)  # to what a subclass has besides
         finally:
             every.update(self._parameters)
-            self._parameters = every
+            self._parameters.clear()
+            self._parameters.update(every)
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -210,9 +210,11 @@ class _Call:
 
     def keep_rows(self) -> None:
         """Copies rows, which record() has found to be integers, since the caller may change them."""
-        self.rows = [
-            None if row_of is None else torch.asarray(row_of, dtype=torch.int32, copy=True) for row_of in self.rows
-        ]
+        device = self.module._set.device
+        for i, row_of in enumerate(self.rows):
+            if row_of is not None:
+                copy = _windrow.tensor(row_of, device=device, dtype="int32")
+                self.rows[i] = torch.from_dlpack(copy).reshape(-1)
 
     def record(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
         for shared in self.module._shared:
