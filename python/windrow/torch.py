@@ -71,9 +71,11 @@ class Module(torch.nn.Module):
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
     thread at a time.
 
-    Dropout of the function is active after train() where gradients are needed, and not under torch.no_grad(); after
-    eval(), a call has no gradients if its function has dropout. A call that torch.utils.checkpoint repeats draws other
-    elements.
+    Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
+    its function has dropout.
+
+    Under torch.no_grad(), a call records nothing, and drops nothing. If torch.utils.checkpoint repeats a call, it drops
+    other elements: do not checkpoint functions with dropout.
 
     ``requires_grad`` of the torch parameters says which gradients are computed; at first it is False for parameters
     that are frozen. A parameter that windrow freezes later must not require gradients in torch. There are first

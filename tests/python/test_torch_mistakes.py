@@ -52,7 +52,11 @@ def test_a_second_backward_computes_what_was_given(given):
     order = list(range(len(table)))
     all_graphs = list(graphs_of(cell))
     graphs = iter(all_graphs) if given == "iterator" else all_graphs
-    for rows in (order, torch.tensor(order), torch.tensor(order).int(), numpy.arange(8, -1, -1)[::-1]) if given == "rows" else [list(order)]:
+    for rows in (
+        (order, torch.tensor(order), torch.tensor(order).int(), numpy.arange(8, -1, -1)[::-1])
+        if given == "rows"
+        else [list(order)]
+    ):
         table.grad = None
         out = module(graphs, words=(table, rows))
         out.sum().backward(retain_graph=True)
