@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 class Model(_windrow.Model):
     """A network with its data and vocabularies. Made by make_model() and load_model()."""
 
-    __slots__ = ()
+    __slots__ = ("_set",)
+
+    _set: Parameters
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters."""
-        return self._parameters(Parameters)
+        """The parameters, each time the same object."""
+        try:
+            return self._set
+        except AttributeError:
+            self._set = self._parameters(Parameters)
+            return self._set
 
     def predict(self, texts: Sequence[str], *, beam: int = 1, parts: bool = False) -> list[Prediction]:
         """Predicts for texts, as one minibatch. Waits.

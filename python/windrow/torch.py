@@ -34,6 +34,12 @@ from ._parameters import Parameters
 from ._runner import Runner
 
 
+def _about(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of ({', '.join(type(one).__name__ for one in value)})"
+    return type(value).__name__
+
+
 def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
     """The tensor in windrow: its memory where the layout allows, otherwise a copy."""
     if given.dim() != 2:
@@ -71,6 +77,14 @@ class Module(torch.nn.Module):
 
     Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
     its function has dropout.
+
+    Under torch.no_grad(), a call records nothing, and drops nothing. If torch.utils.checkpoint repeats a call, it drops
+    other elements: do not checkpoint functions with dropout.
+
+    ``requires_grad`` of the torch parameters says which gradients are computed; at first it is False for parameters
+    that are frozen. A parameter that windrow freezes later must not require gradients in torch. There are first
+    derivatives only: ``create_graph=True`` is an error. So is a change of a parameter, by torch or by windrow, between
+    a call and its backward().
 
     A module cannot be copied or pickled, since its graphs belong to its vertex function: save state_dict() instead. Its
     parameters cannot be replaced, as by torch.func.functional_call or load_state_dict(assign=True).
@@ -112,7 +126,9 @@ class Module(torch.nn.Module):
             self._shared.append(_Shared(name, parameter, shared, shared.data_ptr()))
 
     def forward(
-        self, graphs: Graphs, **given: torch.Tensor | tuple[torch.Tensor, Any]
+        self,
+        graphs: Graphs | _windrow.InputGraph | Iterable[_windrow.InputGraph],
+        **given: torch.Tensor | tuple[torch.Tensor, Any],
     ) -> torch.Tensor | dict[str, torch.Tensor]:
         """Computes the outputs of these graphs.
 
@@ -121,9 +137,15 @@ class Module(torch.nn.Module):
         (vertices,). Returns a tensor (vertices, width) for each output: a dict by name, or the tensor itself if the
         module was made with one name.
         """
-        tensors, rows = [], []
-        for value in given.values():
-            tensor, row_of = value if isinstance(value, tuple) else (value, None)
+        tensors: list[torch.Tensor] = []
+        rows: list[Any] = []
+        for name, value in given.items():
+            tensor, row_of = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+            if not isinstance(tensor, torch.Tensor):
+                raise TypeError(
+                    f"'{name}' is given as {_about(value)}; expected a torch.Tensor, or a tuple of one and the row that "
+                    "each vertex pulls"
+                )
             tensors.append(tensor)
             rows.append(row_of)
         for shared in self._shared:
@@ -133,7 +155,9 @@ class Module(torch.nn.Module):
                     "with the module: copy_() values into it"
                 )
             tensors.append(shared.torch)
-        results = _Function.apply(_Call(self, graphs, list(given), rows), *tensors)
+        call = _Call(self, graphs, list(given), rows)
+        call.differentiated = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        results = _Function.apply(call, *tensors)
         return results[0] if self._single else dict(zip(self.outputs, results))
 
     def _apply(self, function: Any, recurse: bool = True) -> Module:
@@ -144,8 +168,17 @@ class Module(torch.nn.Module):
             shared.torch.data = torch.from_dlpack(shared.windrow.value)  # share_memory() has moved it
             raise MisuseError(
                 f"a windrow.torch.Module moved to {made.device} as {made.dtype}; expected it to stay where it is, on "
-                "cpu as torch.float32"
+                "cpu as torch.float32. Modules before it in the same model were converted"
             )
+        every = dict(self._parameters)
+        for shared in self._shared:
+            self._parameters.pop(shared.name, None)
+        try:
+            super()._apply(function, recurse)  # to what a subclass has besides
+        finally:
+            every.update(self._parameters)
+            self._parameters.clear()
+            self._parameters.update(every)
         return self
 
     def extra_repr(self) -> str:
@@ -171,9 +204,19 @@ class _Shared(NamedTuple):
 class _Call:
     """A call of a module, from forward() to the last backward()."""
 
-    def __init__(self, module: Module, graphs: Graphs, names: list[str], rows: list[Any]) -> None:
-        self.module, self.graphs, self.names, self.rows = module, graphs, names, rows
+    def __init__(
+        self,
+        module: Module,
+        graphs: Graphs | _windrow.InputGraph | Iterable[_windrow.InputGraph],
+        names: list[str],
+        rows: list[Any],
+    ) -> None:
+        self.module, self.names, self.rows = module, names, rows
+        # Lists may change until backward(), and iterators end.
+        self.graphs = graphs if isinstance(graphs, (_windrow.Graphs, _windrow.InputGraph)) else Graphs(graphs)
         self.minibatch: _windrow.Minibatch | None = None
+        self.differentiated = False  # whether backward() may come
+        self.versions: list[int] = []  # of the parameters, which windrow's changes increase
         self.recorded = False
         self.number = 0  # of the minibatch, on which dropout depends
 
@@ -184,7 +227,21 @@ class _Call:
             result[name] = made if row_of is None else (made, row_of)
         return result
 
+    def keep_rows(self) -> None:
+        """Copies rows, which record() has found to be integers, since the caller may change them."""
+        device = self.module._set.device
+        for i, row_of in enumerate(self.rows):
+            if row_of is not None:
+                copy = _windrow.tensor(row_of, device=device, dtype="int32")
+                self.rows[i] = torch.from_dlpack(copy).reshape(-1)
+
     def record(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
+        for shared in self.module._shared:
+            if shared.torch.requires_grad and shared.windrow.frozen:
+                raise MisuseError(
+                    f"parameter '{shared.windrow.name}' is frozen in windrow but requires gradients in torch; expected "
+                    "requires_grad_(False), or frozen = False"
+                )
         return self.module._runner.record(self.graphs, self.module.outputs, self.given(tensors))
 
     def record_again(self, tensors: Sequence[torch.Tensor]) -> _windrow.Minibatch:
@@ -203,9 +260,10 @@ class _Function(torch.autograd.Function):
     def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> Any:
         module = call.module
         ctx.call = call
-        if any(ctx.needs_input_grad) and (module.training or not module.function.has_dropout):
+        if call.differentiated and (module.training or not module.function.has_dropout):
             call.number = module._set.minibatches
             minibatch = call.minibatch = call.record(tensors)
+            call.keep_rows()
             call.recorded = True
             ctx.save_for_backward(*tensors)
         else:
@@ -214,18 +272,23 @@ class _Function(torch.autograd.Function):
         results = [minibatch.output(name) for name in module.outputs]
         exchanged = tuple(map(torch.from_dlpack, results))
         module._set._wait()  # torch may write them now
+        call.versions = module._set._versions()
         return exchanged
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         call: _Call = ctx.call
         module = call.module
+        if torch.is_grad_enabled():
+            raise MisuseError(
+                f"create_graph=True through {module.function.name}; expected False, since a windrow.torch.Module has "
+                "first derivatives only"
+            )
         if not call.recorded:
             raise MisuseError(
                 f"gradients of {module.function.name} after eval(), since it has dropout; expected train()"
             )
-        tensors = ctx.saved_tensors  # raises an error if one was changed since forward()
+        tensors = ctx.saved_tensors  # raises an error if torch changed one since forward()
         minibatch, call.minibatch = call.minibatch, None
         if minibatch is None:  # with retain_graph, torch comes here again
             minibatch = call.record_again(tensors)
@@ -240,6 +303,12 @@ class _Function(torch.autograd.Function):
         made += [shared.windrow.gradient if needs else None for shared, needs in zip(module._shared, needed[given:])]
         result = [None if gradient is None else torch.from_dlpack(gradient) for gradient in made]
         module._set._wait()  # torch may write them now
+        for shared, before, now in zip(module._shared, call.versions, module._set._versions()):
+            if before != now:
+                raise MisuseError(
+                    f"parameter '{shared.windrow.name}' was changed by windrow between forward() and backward(); "
+                    "expected changes after backward()"
+                )
         return None, *(
             x if x is None or tensor.dtype == torch.float32 else x.to(tensor.dtype)
             for x, tensor in zip(result, tensors)

@@ -105,6 +105,9 @@ def test_refuses_what_it_cannot_do():
         module(graphs_of(cell), words=torch.zeros(3))
     with pytest.raises(windrow.MisuseError, match="words"):
         module(graphs_of(cell))
+    for wrong in (random_words().tolist(), random_words(False).numpy(), (random_words(),), None):
+        with pytest.raises(TypeError, match="'words' is given as .* expected a torch.Tensor, or a tuple"):
+            module(graphs_of(cell), words=wrong)
     assert module.float() is module and module.to("cpu") is module
 
 

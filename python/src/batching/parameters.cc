@@ -218,6 +218,17 @@ void wait_for_values(const Handle& of) {
   wait_for(use.engine(), accesses);
 }
 
+std::vector<std::uint64_t> versions_of_values(const Handle& of) {
+  const std::source_location from = calling_line();
+  const Parameters& set = of.shared->parameters;
+  const InUse use(&set.device());
+  std::vector<std::uint64_t> versions;
+  for (std::size_t p = 0; p < set.size(); ++p) {
+    versions.push_back(use.engine().version(set.value(set[p]).var(), from));
+  }
+  return versions;
+}
+
 void bind_initialisers(nb::module_& m) {
   using nb::literals::operator""_a;
   nb::class_<Initialiser>(m, "Initialiser", "How the initial values of a parameter are drawn. See windrow.init.")
@@ -321,6 +332,7 @@ void bind_parameters(nb::module_& m) {
           "name"_a)
       .def("_all", &all_of, nb::sig("def _all(self) -> list[Parameter]"))
       .def("_wait", &wait_for_values, "Waits for all ops that use the values, so that the program may write them.")
+      .def("_versions", &versions_of_values, "For each parameter, how many ops that change its value have run.")
       .def(
           "sgd",
           [](const Handle& of, double rate, double decay) {
