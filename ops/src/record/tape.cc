@@ -70,7 +70,9 @@ class Tape::Impl {
   void backward(const Tensor& loss, std::source_location pushed_at) {
     require_recording("backward()");
     if (find_result(loss, "backward()") == nullptr) {
-      throw MisuseError("Tape: backward() from a tensor that depends on no watched one; expected a result of apply()");
+      throw MisuseError(
+          "Tape: backward() from a tensor that depends on no watched one; expected a result that operators computed "
+          "from tensors given to watch()");
     }
     find_terms({loss});
     over_ = true;

@@ -26,6 +26,22 @@ void bind_weights(nb::module_& m) {
           nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
       .def("__repr__", [](const LazyWeight& of) { return "<windrow.LazyWeight, " + to_string(of.type()) + ">"; });
   auto parameter = nb::borrow<nb::class_<ParameterObject>>(nb::type<ParameterObject>());
+  refuse_conversions(weight, "functions of parameters", "a comparison of values, w.value.numpy() == u.value.numpy()",
+                     "a Parameter's value");
+  refuse_comparison(parameter, "parameters",
+                    "a comparison of names, w.name == u.name, or of values, "
+                    "w.value.numpy() == u.value.numpy()");
+  parameter
+      .def(
+          "numpy", [](nb::handle of) { return of.attr("value").attr("numpy")(); },
+          nb::sig("def numpy(self) -> NDArray[float32]"), "A NumPy array with a copy of the value. Waits for it.")
+      .def(
+          "__array__",
+          [](nb::handle of, const nb::args& how, const nb::kwargs& options) {
+            return of.attr("value").attr("__array__")(*how, **options);
+          },
+          nb::sig("def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]"),
+          "The value, for numpy.asarray(). Waits for it.");
   bind_operator_functions<WeightTypes>(m, "LazyWeight | Parameter");
   bind_python_operators<WeightTypes>(weight);
   bind_python_operators<WeightTypes>(parameter);
