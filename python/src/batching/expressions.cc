@@ -64,7 +64,9 @@ void bind_lists(nb::module_& m) {
         for (const nb::handle part : parts) {
           nb::detail::make_caster<Operand> operand;
           if (!operand.from_python(part, 0, nullptr)) {
-            throw refused_call("concat", {part},
+            std::vector<nb::handle> types;
+            for (const nb::handle one : parts) types.push_back(one);
+            throw refused_call("concat", types,
                                "Tensors, or else expressions of one body or lazy graph, and Parameters");
           }
           all.push_back(operand.operator Operand());
@@ -130,9 +132,12 @@ void bind_expressions(nb::module_& m) {
   expr.def_prop_ro("width", &Expr::width, "The number of columns.").def("__repr__", [](const Expr& of) {
     return shown("Expr", of);
   });
-  nb::class_<IndexExpr>(m, "IndexExpr", "An index that was pulled.")
-      .def_prop_ro("width", &IndexExpr::width)
-      .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
+  nb::class_<IndexExpr> index(m, "IndexExpr", "An index that was pulled.");
+  refuse_conversions(index, "indices of vertices", "no comparison, since the body runs once for all vertices",
+                     "none, since the body runs once for all vertices");
+  index.def_prop_ro("width", &IndexExpr::width).def("__repr__", [](const IndexExpr& of) {
+    return shown("IndexExpr", of);
+  });
   expr.def(
       "__getitem__",
       [](const Expr& x, nb::handle columns) {

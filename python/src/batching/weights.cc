@@ -31,6 +31,7 @@ void bind_weights(nb::module_& m) {
   refuse_comparison(parameter, "parameters",
                     "a comparison of names, w.name == u.name, or of values, "
                     "w.value.numpy() == u.value.numpy()");
+  refuse_truth(parameter, "parameters", "a condition of w.value, or `w is not None`");
   parameter
       .def(
           "numpy", [](nb::handle of) { return of.attr("value").attr("numpy")(); },

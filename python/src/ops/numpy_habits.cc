@@ -105,7 +105,8 @@ void restore(TensorOf<T>& self, const std::tuple<Index, Index, nb::bytes>& state
 template <class To, class From>
 TensorOf<To> converted_to(const TensorOf<From>& tensor) {
   const InUse use(tensor);
-  if (!tensor.view().on_host()) throw MisuseError("astype() of a tensor in a device's memory; expected one of the host");
+  if (!tensor.view().on_host())
+    throw MisuseError("astype() of a tensor in a device's memory; expected one of the host");
   const TensorOf<To> made(use.device(), tensor.rows(), tensor.width(), OpName("astype"));
   const std::source_location from = calling_line();
   made.fill(
@@ -147,7 +148,8 @@ Tensor reduced(const Tensor& x, std::optional<Index> axis, bool mean, const char
   const bool over_rows = !axis || *axis == 0, over_columns = !axis || *axis == 1;
   const Index count = (over_rows ? x.rows() : 1) * (over_columns ? x.width() : 1);
   if (mean && count == 0) {
-    throw MisuseError("mean of a tensor of " + rows_by_width(x) + "; expected an element or more to divide by");
+    throw MisuseError("mean of a tensor of " + rows_by_width(x) + " along " + (over_columns ? "width " : "rows ") +
+                      std::to_string(over_columns ? x.width() : x.rows()) + "; expected an element or more");
   }
   Tensor sum = x;
   if (over_columns) sum = row_sum(Array(sum));
@@ -157,15 +159,16 @@ Tensor reduced(const Tensor& x, std::optional<Index> axis, bool mean, const char
 
 void refuse_in_place(nb::class_<Tensor>& tensor) {
   for (const char* name : {"__iadd__", "__isub__", "__imul__", "__itruediv__"}) {
-    tensor.def(
-        name,
+    const std::string head = "def " + std::string(name) + "(self, arg: ", end = ", /) -> Tensor";
+    def_with_signatures(
+        tensor, name, {(head + "Tensor" + end).c_str(), (head + "float" + end).c_str(), (head + "Array" + end).c_str()},
         [](const Tensor& x, nb::handle) -> Tensor {
           if (x.whole()) throw nb::next_overload();  // then Python computes x = x + y
           throw MisuseError(
               "a change in place of a view of a part, such as x[0:1] += 1; expected `with part.edit() as array: array "
               "+= 1`, part.set(...), or y = part + 1 for a new tensor");
         },
-        nb::is_operator(), nb::sig(("def " + std::string(name) + "(self, other: Array | float, /) -> Tensor").c_str()));
+        "Raises MisuseError for a view of a part; otherwise x += y is x = x + y, a new tensor.", nb::is_operator());
   }
 }
 
@@ -191,7 +194,8 @@ void bind_habits(nb::class_<TensorOf<T>>& tensor) {
            [self](const TensorOf<T>& t) {
              return "<windrow." + self + " " + rows_by_width(t) + shown_elements(t) + ">";
            })
-      .def("copy", &copied<T>, "A new tensor with these elements, on the same device. Waits for the ops that write them.")
+      .def("copy", &copied<T>,
+           "A new tensor with these elements, on the same device. Waits for the ops that write them.")
       .def("__copy__", &copied<T>)
       .def(
           "__deepcopy__", [](const TensorOf<T>& t, nb::handle) { return copied(t); }, "memo"_a,

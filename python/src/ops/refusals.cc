@@ -10,8 +10,23 @@ std::string short_type_name(nb::handle object) {
   return point == std::string::npos ? name : name.substr(point + 1);
 }
 
-nb::builtin_exception refused_call(std::string_view name, std::initializer_list<nb::handle> given, std::string_view expected) {
-  std::string text(name), separator = "(";
+namespace {
+
+/// "+" for "__add__" and "__radd__"; other names as they are.
+std::string shown_name(std::string_view name) {
+  constexpr std::pair<std::string_view, const char*> symbols[] = {
+      {"add__", "+"}, {"sub__", "-"}, {"truediv__", "/"}, {"matmul__", "@"}, {"mul__", "*"}};
+  for (const auto& [end, symbol] : symbols) {
+    if (name.ends_with(end)) return symbol;
+  }
+  return std::string(name);
+}
+
+}  // namespace
+
+nb::builtin_exception refused_call(std::string_view name, std::span<const nb::handle> given,
+                                   std::string_view expected) {
+  std::string text = shown_name(name), separator = text.size() == 1 ? " of (" : "(";
   for (const nb::handle one : given) {
     text += separator + (one.is_valid() ? short_type_name(one) : "...");
     separator = ", ";
@@ -21,9 +36,10 @@ nb::builtin_exception refused_call(std::string_view name, std::initializer_list<
 
 std::pair<std::int64_t, std::int64_t> columns_of(nb::handle part, std::int64_t width) {
   if (!nb::isinstance<nb::slice>(part)) {
-    throw nb::type_error(("columns of an expression by an object of type " + short_type_name(part) +
-                          "; expected a slice, such as x[0:1] or x[8:16]: an expression is a row of each vertex or sample")
-                             .c_str());
+    throw nb::type_error(
+        ("columns of an expression by an object of type " + short_type_name(part) +
+         "; expected a slice, such as x[0:1] or x[8:16]: an expression is a row of each vertex or sample")
+            .c_str());
   }
   const auto [begin, end, step, count] = nb::borrow<nb::slice>(part).compute(static_cast<std::size_t>(width));
   if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");

@@ -3,6 +3,8 @@
 // Operators are overloaded for several kinds of values. If no overload fits, nanobind lists all of them. The last one
 // takes any objects instead, and says in one line what is wrong: see explained(). This costs good calls nothing.
 #pragma once
+#include <array>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -26,29 +28,37 @@ using AskedBesideArrays = AskedObject<T, true>;
 std::string short_type_name(nb::handle object);
 
 /// "f(Tensor, int); expected ...". Empty handles stand for numbers and other arguments that fit.
-nb::builtin_exception refused_call(std::string_view name, std::initializer_list<nb::handle> given, std::string_view expected);
+nb::builtin_exception refused_call(std::string_view name, std::span<const nb::handle> given, std::string_view expected);
 
 /// Whether an object is an array of some library, and not one of its numbers.
 bool looks_like_array(nb::handle object);
 
 /// Defines what would otherwise be silently wrong: == by identity, the truth of any object, a NumPy array of one
-/// object. Each raises TypeError: "== of `values`; expected `compared`". Objects keep their hash by identity, so sets
-/// and keys of dicts remain possible.
+/// object. Each raises TypeError: "== or != of `values`; expected `compared`". Objects keep their hash by identity, so
+/// sets and keys of dicts remain possible.
 template <class Class>
 void refuse_comparison(Class& of, const std::string& values, const std::string& compared) {
   of.def(
       "__eq__",
-      [=](nb::handle, nb::handle) -> bool { throw nb::type_error(("== of " + values + "; expected " + compared).c_str()); },
+      [=](nb::handle, nb::handle) -> bool {
+        throw nb::type_error(("== or != of " + values + "; expected " + compared).c_str());
+      },
       nb::arg().none(), nb::sig("def __eq__(self, other: object, /) -> bool"), "Raises TypeError.");
-  of.attr("__hash__") = nb::module_::import_("builtins").attr("object").attr("__hash__");
+  of.def(
+      "__hash__", [](nb::handle self) { return std::hash<const void*>()(self.ptr()) >> 4; },
+      "By identity: keys of dicts and members of sets are objects, not their elements.");
 }
 template <class Class>
-void refuse_conversions(Class& of, const std::string& values, const std::string& compared, const std::string& read) {
-  refuse_comparison(of, values, compared);
+void refuse_truth(Class& of, const std::string& values, const std::string& read) {
   of.def(
       "__bool__",
       [=](nb::handle) -> bool { throw nb::type_error((values + " as a condition; expected " + read).c_str()); },
       nb::sig("def __bool__(self) -> bool"), "Raises TypeError.");
+}
+template <class Class>
+void refuse_conversions(Class& of, const std::string& values, const std::string& compared, const std::string& read) {
+  refuse_comparison(of, values, compared);
+  refuse_truth(of, values, read);
   of.def(
       "__array__",
       [=](nb::handle, const nb::args&, const nb::kwargs&) -> bool {
@@ -102,7 +112,7 @@ using Asking =
 template <template <class> class As, class Function, class Result, class... Arguments>
 auto explained(const char* name, const char* expected, Function function, Result (Function::*)(Arguments...) const) {
   return [=](Asking<Arguments, As>... arguments) -> Result {
-    if (!(fits(arguments) && ...)) throw refused_call(name, {given(arguments)...}, expected);
+    if (!(fits(arguments) && ...)) throw refused_call(name, std::array{given(arguments)...}, expected);
     return function(value(arguments)...);
   };
 }
