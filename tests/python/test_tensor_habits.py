@@ -22,18 +22,16 @@ LAZY = GRAPH.input([1.0, 2.0, 3.0])
 def in_body(call):
     """Runs the call with the vertex of a body, and lets its exception through."""
 
-    @windrow.vertex_function(PARAMETERS)
+    @windrow.vertex_function()
     def body(v):
-        v.push(v.pull("x", 3))
+        v.push("y", v.pull("z", 3))
         call(v)
 
     return body
 
 
-@pytest.mark.parametrize("value", [X, I, W, W * 2, LAZY, GRAPH.index(1)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", [X, I, W, W * 2, LAZY], ids=lambda value: type(value).__name__)
 def test_comparisons_raise_and_hashes_remain(value):
-    if isinstance(value, windrow.LazyIndex):
-        return
     other = windrow.tensor([1.0])
     for compare in (lambda: value == value, lambda: value != other, lambda: value == 1, lambda: value == None):  # noqa: E711
         with pytest.raises(TypeError, match="== or != of .*; expected"):
