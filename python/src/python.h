@@ -159,8 +159,6 @@ class Capturing {
 void refuse_unstarted(nb::handle result, const char* what);
 /// The index that a Python object stands for: an int, or another type with __index__, but no bool. Needs the GIL.
 std::optional<std::int64_t> integer_of(nb::handle object);
-/// The columns of `x[columns]`, for which there are slices only. Throws TypeError for others.
-nb::slice columns_of(nb::handle columns);
 /// For errors: "a list", "an int", "None".
 std::string kind_of(nb::handle object);
 /// "1 graph", "2 graphs".

@@ -133,6 +133,7 @@ from ._windrow import (
     minimum,
     model_kinds,
     mul_columns,
+    ones,
     pick,
     pow,
     relu,
@@ -168,6 +169,7 @@ from ._windrow import (
     top_k,
     transpose,
     weighted_sum,
+    zeros,
 )
 from .lazy import LazyCell, LazyGraph, cell, value
 
@@ -313,6 +315,7 @@ __all__ = [
     "minimum",
     "model_kinds",
     "mul_columns",
+    "ones",
     "parse_brackets",
     "pick",
     "pow",
@@ -353,6 +356,7 @@ __all__ = [
     "value",
     "vertex_function",
     "weighted_sum",
+    "zeros",
 ]
 
 __version__: str = _windrow._version

@@ -320,9 +320,9 @@ def test_arguments_of_lazy_graphs():
     with refused(TypeError, "value: expression is an int; expected a LazyExpr"):
         windrow.value(1)
     assert graph.input(np.ones(3, dtype=np.float32)).value() == [1, 1, 1]
-    with refused(TypeError, "x[0] of an expression, which is a row; expected a slice of columns"):
+    with refused(TypeError, "columns of an expression by an object of type int; expected a slice"):
         graph.zeros(3)[0]
-    with refused(TypeError, "x[0] of an expression"):
+    with refused(TypeError, "columns of an expression by an object of type int"):
         windrow.vertex_function(lambda v: v.pull("x", 2)[0])
 
 

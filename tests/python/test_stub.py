@@ -14,6 +14,12 @@ import windrow
 VAGUE = {
     "Var.__eq__": "compares with any object",
     "Device.__eq__": "compares with any object",
+    **{
+        f"{name}.__eq__": "raises for any object"
+        for name in ("Tensor", "IntTensor", "Expr", "IndexExpr", "LazyExpr", "LazyWeight", "Parameter")
+    },
+    "Tensor.__deepcopy__": "takes what copy.deepcopy() remembers",
+    "IntTensor.__deepcopy__": "takes what copy.deepcopy() remembers",
     "LazyCell.__call__": "returns one expression or several, and the program knows which",
     "SavedCheckpoint.record": "has what the program put into it",
 }

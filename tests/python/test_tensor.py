@@ -157,7 +157,7 @@ def test_repr_does_not_wait(engine):
     x = windrow.empty(2, 3, windrow.host(engine))
     go = threading.Event()
     engine.push(lambda: go.wait(), overwrite=x)
-    assert repr(x) == "<windrow.Tensor 2 x 3>"
+    assert repr(x) == "<windrow.Tensor 2 x 3, pending>"
     assert (x.rows, x.width, x.shape, len(x), x.ndim) == (2, 3, (2, 3), 2, 2)
     go.set()
 

@@ -7,7 +7,8 @@ namespace windrow {
 namespace {
 
 constexpr const char* expected_in_body =
-    "not replayable; expected, in the body of a Static, operators, draws, fills and replayable pushes, and no wait";
+    "not replayable; expected, in the body of a Static, only operators, draws, fills and steps of optimisers. Wait and "
+    "push other ops outside of it";
 
 /// The access of an op that lists a variable twice.
 AccessKind both(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }

@@ -71,8 +71,8 @@ class Tape::Impl {
     require_recording("backward()");
     if (find_result(loss, "backward()") == nullptr) {
       throw MisuseError(
-          "Tape: backward() from a tensor that depends on no watched one; expected a result of operators"
-          " that the Tape has recorded");
+          "Tape: backward() from a tensor that depends on no watched one; expected a result that operators computed "
+          "from tensors given to watch()");
     }
     find_terms({loss});
     over_ = true;

@@ -52,30 +52,36 @@ std::string shown(const char* name, const Expression& of) {
   return "<windrow." + std::string(name) + ", " + to_string(of.type()) + ">";
 }
 
+constexpr const char* expected_terms = "a list of expressions of one kind, such as [x, y], or one value";
+
 void bind_lists(nb::module_& m) {
   using nb::literals::operator""_a;
   m.def(
       "concat",
-      [](const nb::sequence& parts) {
+      [](const nb::args& given) {
+        const nb::object parts = listed(given);
         std::vector<Operand> all;
         for (const nb::handle part : parts) {
           nb::detail::make_caster<Operand> operand;
-          if (!operand.from_python(part, 0, nullptr)) throw nb::next_overload();
+          if (!operand.from_python(part, 0, nullptr)) {
+            std::vector<nb::handle> types;
+            for (const nb::handle one : parts) types.push_back(one);
+            throw refused_call("concat", types,
+                               "Tensors, or else expressions of one body or lazy graph, and Parameters");
+          }
           all.push_back(operand.operator Operand());
         }
         return concat(std::span<const Operand>(all));
       },
-      "parts"_a, nb::sig("def concat(parts: Sequence[Expr | Parameter]) -> Expr"),
-      "The operands side by side: windrow.concat([x, y]).");
-  m.def(
-      "sum", [](const Exprs& terms) { return sum(std::span(terms)); }, "terms"_a,
-      "The sum of a list of expressions. A value of edges stands for a term of each child.");
+      nb::sig("def concat(parts: Sequence[Expr | Parameter], /) -> Expr"),
+      "The operands side by side: windrow.concat(x, y) or windrow.concat([x, y]).");
+  m.def("sum", explained("sum", expected_terms, [](const Exprs& terms) { return sum(std::span(terms)); }), "terms"_a,
+        "The sum of a list of expressions. A value of edges stands for a term of each child.");
   m.def(
       "mean", [](const Exprs& terms) { return mean(std::span(terms)); }, "terms"_a,
       "The mean of a list of expressions; see sum(). Of one expression: the mean over its columns.");
-  m.def(
-      "max", [](const Exprs& terms) { return max(std::span(terms)); }, "terms"_a,
-      "The maximum of each column of a list of expressions; see sum().");
+  m.def("max", explained("max", expected_terms, [](const Exprs& terms) { return max(std::span(terms)); }), "terms"_a,
+        "The maximum of each column of a list of expressions; see sum().");
   m.def(
       "log_sum_exp", [](const Exprs& terms) { return log_sum_exp(std::span(terms)); }, "terms"_a,
       "Of a list of expressions: log(sum of exp(x)) of each column; see sum().");
@@ -126,31 +132,36 @@ void bind_expressions(nb::module_& m) {
   expr.def_prop_ro("width", &Expr::width, "The number of columns.").def("__repr__", [](const Expr& of) {
     return shown("Expr", of);
   });
-  nb::class_<IndexExpr>(m, "IndexExpr", "An index that was pulled.")
-      .def_prop_ro("width", &IndexExpr::width)
-      .def("__repr__", [](const IndexExpr& of) { return shown("IndexExpr", of); });
+  nb::class_<IndexExpr> index(m, "IndexExpr", "An index that was pulled.");
+  refuse_conversions(index, "indices of vertices", "no comparison, since the body runs once for all vertices",
+                     "none, since the body runs once for all vertices");
+  index.def_prop_ro("width", &IndexExpr::width).def("__repr__", [](const IndexExpr& of) {
+    return shown("IndexExpr", of);
+  });
   expr.def(
       "__getitem__",
       [](const Expr& x, nb::handle columns) {
-        const auto [begin, end, step, count] = columns_of(columns).compute(static_cast<std::size_t>(x.width()));
-        if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
-        return slice(x, begin, begin + static_cast<Index>(count));
+        const auto [begin, end] = columns_of(columns, x.width());
+        return slice(x, begin, end);
       },
       "columns"_a, nb::sig("def __getitem__(self, columns: Slice) -> Expr"), "Columns of x: x[:8], x[8:16].");
-  expr.def("__bool__", [](const Expr&) -> bool {
-    throw nb::type_error("an expression as a condition; expected none, since the body runs once for all vertices");
-  });
-  bind_operators<ExprTypes>(m, expr);
+  refuse_conversions(expr, "expressions", "no comparison, since the body runs once for all vertices",
+                     "none, since the body runs once for all vertices and its expressions have no values");
   bind_lists(m);
+  bind_operators<ExprTypes, true>(m, expr);
   bind_children(m);
-  m.def(
-      "mean", [](const Expr& x) { return mean(x); }, "x"_a);
-  m.def(
-      "embedding", [](const Operand& table, const IndexExpr& row) { return embedding(table, row); }, "table"_a, "row"_a,
-      "The row of the table with that number.");
-  m.def(
-      "embedding_bag", [](const Operand& table, const IndexExpr& rows) { return embedding_bag(table, rows); },
-      "table"_a, "rows"_a, "The sum of the rows of the table that the columns of `rows` name; -1 for none.");
+  m.def("mean", explained("mean", expected_terms, [](const Expr& x) { return mean(x); }), "x"_a);
+  constexpr const char* expected =
+      "a table and the numbers of rows: a Tensor and an IntTensor, or a Parameter and v.pull_index(name) or "
+      "graph.index(number)";
+  m.def("embedding",
+        explained("embedding", expected,
+                  [](const Operand& table, const IndexExpr& row) { return embedding(table, row); }),
+        "table"_a, "row"_a, "The row of the table with that number.");
+  m.def("embedding_bag",
+        explained("embedding_bag", expected,
+                  [](const Operand& table, const IndexExpr& rows) { return embedding_bag(table, rows); }),
+        "table"_a, "rows"_a, "The sum of the rows of the table that the columns of `rows` name; -1 for none.");
 }
 
 }  // namespace windrow::python

@@ -143,7 +143,8 @@ std::vector<LazyExpr> first_terms_of(nb::handle list, std::shared_ptr<LazyUse>& 
 void bind_functions(nb::module_& m) {
   m.def(
       "concat",
-      [](const nb::sequence& parts) {
+      [](const nb::args& given) {
+        const nb::object parts = listed(given);
         std::vector<LazyOperand> all;
         std::shared_ptr<LazyUse> use;
         for (const nb::handle part : parts) {
@@ -162,7 +163,7 @@ void bind_functions(nb::module_& m) {
         if (use == nullptr) throw nb::next_overload();
         return LazyObject(concat(all, calling_line()), use);
       },
-      nb::arg("parts"), nb::sig("def concat(parts: Sequence[LazyExpr | LazyWeight | Parameter]) -> LazyExpr"));
+      nb::sig("def concat(parts: Sequence[LazyExpr | LazyWeight | Parameter], /) -> LazyExpr"));
   m.def(
       "embedding",
       [](const ParameterObject& table, const LazyIndexObject& row) {
@@ -247,14 +248,13 @@ void bind_lazy(nb::module_& m) {
             return computing(*x.use(), [&] { return expr.scalar(line); });
           },
           "The number of an expression of width 1.");
+  refuse_conversions(expression, "lazy expressions", "their numbers, x.value() == y.value()", "x.value(), its numbers");
   bind_operators<LazyTypes>(m, expression, "LazyWeight | Parameter");
   expression.def(
       "__getitem__",
       [](const LazyValue& x, nb::handle columns) {
-        const auto [begin, end, step, count] =
-            columns_of(columns).compute(static_cast<std::size_t>(LazyTypes::width(x)));
-        if (step != 1) throw MisuseError("columns with a step of " + std::to_string(step) + "; expected 1");
-        return slice(x, begin, begin + static_cast<Index>(count));
+        const auto [begin, end] = columns_of(columns, LazyTypes::width(x));
+        return slice(x, begin, end);
       },
       nb::arg("columns"), nb::sig("def __getitem__(self, columns: Slice) -> LazyExpr"),
       "Columns of x: x[:8], x[8:16].");

@@ -2,7 +2,6 @@
 #include "batching/weights.h"
 
 #include "ops/operators.h"
-#include "windrow/ops/tensor.h"
 
 namespace windrow::python {
 namespace {
@@ -12,25 +11,6 @@ struct WeightTypes : LazyWeightTypes {
   using Value = WeightArgument;
   using Input = WeightArgument;
 };
-
-/// An operator of a tensor with a parameter's value.
-template <class Class>
-void bind_with_tensors(Class& parameter) {
-  for (const std::string name : {"add", "sub", "mul", "truediv", "matmul"}) {
-    const auto def = [&](const std::string& own, bool first) {
-      const std::string called = "__" + name + "__";
-      parameter.def(
-          own.c_str(),
-          [called, first](const ParameterObject& of, const Tensor& tensor) {
-            const nb::object value = nb::cast(of).attr("value"), other = nb::cast(tensor);
-            return first ? value.attr(called.c_str())(other) : other.attr(called.c_str())(value);
-          },
-          nb::is_operator(), nb::sig(("def " + own + "(self, arg: Tensor, /) -> Tensor").c_str()));
-    };
-    def("__" + name + "__", true);
-    def("__r" + name + "__", false);
-  }
-}
 
 }  // namespace
 
@@ -46,10 +26,26 @@ void bind_weights(nb::module_& m) {
           nb::for_getter(nb::sig("def shape(self) -> tuple[int, int]")), "(rows, width).")
       .def("__repr__", [](const LazyWeight& of) { return "<windrow.LazyWeight, " + to_string(of.type()) + ">"; });
   auto parameter = nb::borrow<nb::class_<ParameterObject>>(nb::type<ParameterObject>());
+  refuse_conversions(weight, "functions of parameters", "a comparison of values, w.value.numpy() == u.value.numpy()",
+                     "a Parameter's value");
+  refuse_comparison(parameter, "parameters",
+                    "a comparison of names, w.name == u.name, or of values, "
+                    "w.value.numpy() == u.value.numpy()");
+  refuse_truth(parameter, "parameters", "a condition of w.value, or `w is not None`");
+  parameter
+      .def(
+          "numpy", [](nb::handle of) { return of.attr("value").attr("numpy")(); },
+          nb::sig("def numpy(self) -> NDArray[float32]"), "A NumPy array with a copy of the value. Waits for it.")
+      .def(
+          "__array__",
+          [](nb::handle of, const nb::args& how, const nb::kwargs& options) {
+            return of.attr("value").attr("__array__")(*how, **options);
+          },
+          nb::sig("def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]"),
+          "The value, for numpy.asarray(). Waits for it.");
   bind_operator_functions<WeightTypes>(m, "LazyWeight | Parameter");
   bind_python_operators<WeightTypes>(weight);
   bind_python_operators<WeightTypes>(parameter);
-  bind_with_tensors(parameter);
 }
 
 }  // namespace windrow::python

@@ -170,13 +170,6 @@ std::optional<std::int64_t> integer_of(nb::handle object) {
   return number;
 }
 
-nb::slice columns_of(nb::handle columns) {
-  if (nb::isinstance<nb::slice>(columns)) return nb::borrow<nb::slice>(columns);
-  const std::string text = integer_of(columns) ? std::to_string(*integer_of(columns)) : kind_of(columns);
-  throw nb::type_error(
-      ("x[" + text + "] of an expression, which is a row; expected a slice of columns, such as x[0:1]").c_str());
-}
-
 std::string kind_of(nb::handle object) {
   if (object.is_none()) return "None";
   const std::string name = nb::cast<std::string>(object.type().attr("__name__"));

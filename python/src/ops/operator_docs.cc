@@ -53,7 +53,9 @@ constexpr Doc docs[] = {
      "The cross entropy of each logit x and target y within [0, 1]. A loss is its row_sum or mean. Broadcasts."},
     // With indices.
     {"pick", "Element index[r] of each row r, 0 where it is -1: n x w; n x 1 -> n x 1."},
-    {"softmax_cross_entropy", "-log(softmax(x)[index]) of each row, 0 where the label is -1: n x w; n x 1 -> n x 1."},
+    {"softmax_cross_entropy",
+     "-log(softmax(x)[index]) of each row, 0 where the label is -1: n x w; n x 1 -> n x 1. Labels of tensors may be a "
+     "row of n, such as windrow.tensor([3, 1, 2])."},
     // With numbers.
     {"scale_shift", "factor * x + shift of each element."},
     {"elu", "x where x > 0, otherwise alpha * (exp(x) - 1)."},
@@ -71,7 +73,9 @@ constexpr Doc docs[] = {
      "contains rows of so many columns, and the result has the k largest elements of each; with by_place, in their "
      "original order."},
     {"arg_top_k", "The numbers of the k largest columns, as floats and constants: n x w -> n x k."},
-    {"argmax", "The number of the first column with the maximum, as a float and a constant: n x w -> n x 1."},
+    {"argmax",
+     "The number of the first column with the maximum, as a float and a constant: n x w -> n x 1. For "
+     "tensors, argmax(x).astype('int32') gives indices."},
     {"sample",
      "A column drawn from softmax(x), as a float and a constant: n x w; n x 3 -> n x 1. The draw depends on the seed, "
      "the site and the three keys of the row only."},
@@ -93,10 +97,9 @@ constexpr Doc docs[] = {
     {"max_pool2d", "The maximum within each position of the window: n x image -> n x (channels * positions)."},
     // Of any number of values, and of tensors only.
     {"concat", "The columns of all values side by side: n x w1, n x w2, ... -> n x (w1 + w2 + ...)."},
-    {"mean", "The mean over the columns: n x w -> n x 1."},
     {"transpose", "k x m -> m x k."},
     {"matmul_tn", "x transposed times y, a sum over all rows: n x k, n x m -> k x m."},
-    {"embedding", "Row index[r] of the table x: m x w; n x 1 -> n x w."},
+    {"embedding", "Row index[r] of the table x: m x w; n x 1, or a row of n -> n x w."},
     {"embedding_bag",
      "The sum of the rows of the table x that the columns of index name, -1 for none: m x w; n x b -> "
      "n x w."},

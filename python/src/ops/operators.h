@@ -11,6 +11,7 @@
 // type_caster for each that is no bound class, such as an operand that is an expression or a parameter. A caster must
 // not convert numbers, which have overloads of their own.
 #pragma once
+#include "ops/refusals.h"
 #include "python.h"
 #include "windrow/batching/expression_operators.h"
 
@@ -19,17 +20,44 @@ namespace windrow::python {
 /// The docstring of a function of expression_operators.h.
 const char* doc_of(std::string_view name);
 
+/// Whether a function has an argument of that type.
+template <class Indices, class Function, class Result, class... Arguments>
+constexpr bool takes_index_of(Result (Function::*)(Arguments...) const) {
+  return (std::is_same_v<std::decay_t<Arguments>, Indices> || ...);
+}
+template <class Indices, class Function>
+constexpr bool takes_index(const Function&) {
+  return takes_index_of<Indices>(&Function::operator());
+}
+
+/// What functions expect, in their error.
+constexpr const char* expected_operands =
+    "operands of one kind: Tensors, or else expressions of one body or lazy graph, and Parameters";
+constexpr const char* expected_index =
+    "values of one kind and their index: an IntTensor with a Tensor, v.pull_index(name) with an Expr, "
+    "graph.index(number) with a LazyExpr";
+constexpr const char* expected_beside =
+    "an expression, a Parameter or a number: arrays and Tensors enter a body by v.pull(name), and a lazy graph by "
+    "graph.input(values)";
+
 /// Functions of `m`, without operators such as +. `kind` is the name of Types::Value in Python, and `others` those of
 /// the further operands that Types::Input allows. If Types::Indices is an empty class, there are no functions of
-/// indices.
-template <class Types>
+/// indices. The kind that is bound last `explains` wrong arguments.
+template <class Types, bool explains = false>
 void bind_operator_functions(nb::module_& m, const std::string& kind, const std::string& others = "Parameter") {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
   using Indices = typename Types::Indices;
   using nb::literals::operator""_a;
-  const auto def = [&m](const char* name, auto function, const auto&... arguments) {
-    m.def(name, function, arguments..., doc_of(name));
+  const auto last_or_not = [](const char* name, auto function) {
+    if constexpr (explains) {
+      return explained(name, takes_index<Indices>(function) ? expected_index : expected_operands, function);
+    } else {
+      return function;
+    }
+  };
+  const auto def = [&](const char* name, auto function, const auto&... arguments) {
+    m.def(name, last_or_not(name, function), arguments..., doc_of(name));
   };
   const auto def_of_operands = [&](const char* name, auto function) {
     if constexpr (std::is_same_v<Value, Input>) {
@@ -39,7 +67,7 @@ void bind_operator_functions(nb::module_& m, const std::string& kind, const std:
       def_with_signatures(m, name,
                           {(head + kind + ", y: " + kind + " | " + others + last).c_str(),
                            (head + others + ", y: " + kind + last).c_str()},
-                          function, doc_of(name), "x"_a, "y"_a);
+                          last_or_not(name, function), doc_of(name), "x"_a, "y"_a);
     }
   };
 #define WINDROW_BIND_OF_A_VALUE(T, name) \
@@ -140,24 +168,31 @@ void bind_python_operators(Class& of) {
   using Value = typename Types::Value;
   using Input = typename Types::Input;
   const auto def = [&of](const char* name, auto function) { of.def(name, function, nb::is_operator()); };
-  def("__add__", [](const Input& x, const Input& y) { return x + y; });
+  const auto def_of_operands = [&](const char* name, auto function) {
+    if constexpr (std::is_same_v<Value, Input>) {
+      def(name, function);
+    } else {
+      def(name, explained<AskedBesideArrays>(name, expected_beside, function));
+    }
+  };
+  def_of_operands("__add__", [](const Input& x, const Input& y) { return x + y; });
   def("__add__", [](const Value& x, double y) { return x + y; });
   def("__radd__", [](const Value& y, double x) { return x + y; });
-  def("__radd__", [](const Input& y, const Input& x) { return x + y; });
-  def("__sub__", [](const Input& x, const Input& y) { return x - y; });
+  def_of_operands("__radd__", [](const Input& y, const Input& x) { return x + y; });
+  def_of_operands("__sub__", [](const Input& x, const Input& y) { return x - y; });
   def("__sub__", [](const Value& x, double y) { return x - y; });
   def("__rsub__", [](const Value& y, double x) { return x - y; });
-  def("__rsub__", [](const Input& y, const Input& x) { return x - y; });
-  def("__mul__", [](const Input& x, const Input& y) { return x * y; });
+  def_of_operands("__rsub__", [](const Input& y, const Input& x) { return x - y; });
+  def_of_operands("__mul__", [](const Input& x, const Input& y) { return x * y; });
   def("__mul__", [](const Value& x, double y) { return x * y; });
   def("__rmul__", [](const Value& y, double x) { return x * y; });
-  def("__rmul__", [](const Input& y, const Input& x) { return x * y; });
-  def("__truediv__", [](const Input& x, const Input& y) { return x / y; });
+  def_of_operands("__rmul__", [](const Input& y, const Input& x) { return x * y; });
+  def_of_operands("__truediv__", [](const Input& x, const Input& y) { return x / y; });
   def("__truediv__", [](const Value& x, double y) { return x / y; });
   def("__rtruediv__", [](const Value& y, double x) { return x / y; });
-  def("__rtruediv__", [](const Input& y, const Input& x) { return x / y; });
-  def("__matmul__", [](const Input& x, const Input& y) { return matmul(x, y); });
-  def("__rmatmul__", [](const Input& y, const Input& x) { return matmul(x, y); });
+  def_of_operands("__rtruediv__", [](const Input& y, const Input& x) { return x / y; });
+  def_of_operands("__matmul__", [](const Input& x, const Input& y) { return matmul(x, y); });
+  def_of_operands("__rmatmul__", [](const Input& y, const Input& x) { return matmul(x, y); });
   def("__pow__", [](const Value& x, double power) { return pow(x, power); });
   def("__neg__", [](const Value& x) { return -x; });
   def("__abs__", [](const Value& x) { return abs(x); });
@@ -165,9 +200,9 @@ void bind_python_operators(Class& of) {
 }
 
 /// All operators: the functions, and those of the class.
-template <class Types, class Class>
+template <class Types, bool explains = false, class Class>
 void bind_operators(nb::module_& m, Class& of, const std::string& others = "Parameter") {
-  bind_operator_functions<Types>(m, nb::cast<std::string>(of.attr("__name__")), others);
+  bind_operator_functions<Types, explains>(m, nb::cast<std::string>(of.attr("__name__")), others);
   bind_python_operators<Types>(of);
 }
 

@@ -1,11 +1,13 @@
 // Tensors: their elements from and to Python, and views of their rows and columns.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 
 #include <algorithm>
 
 #include "ops/arrays.h"
 #include "ops/elements.h"
+#include "ops/numpy_habits.h"
 #include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::python {
@@ -221,9 +223,7 @@ void bind(nb::module_& m, const char* doc) {
       .def("__getitem__", &part_of<T>,
            nb::sig((std::string("def __getitem__(self, part: Part, /) -> ") + class_name<T>).c_str()),
            "A view of rows, x[2:5] or x[-1], of columns, x[:, 0:3], or of both. Steps must be 1.")
-      .def("__len__", &TensorOf<T>::rows)
-      .def("__repr__",
-           [](const TensorOf<T>& t) { return std::string("<windrow.") + class_name<T> + " " + shape_of(t) + ">"; });
+      .def("__len__", &TensorOf<T>::rows);
   def_with_signatures(
       tensor, "__array__",
       {("def __array__(self, dtype: None = None, copy: bool | None = None) -> " + array_name<T>).c_str(),
@@ -231,6 +231,7 @@ void bind(nb::module_& m, const char* doc) {
       &array<T>, "A NumPy array that shares the memory, for numpy.asarray(). As __dlpack__().", "dtype"_a = nb::none(),
       "copy"_a = nb::none());
   bind_exchange(tensor);
+  bind_habits(tensor);
 }
 
 }  // namespace
@@ -273,12 +274,41 @@ nb::object tensor_of(const nb::object& data, const Device* device, const std::st
   return new_tensor<std::int32_t>(use, elements, name);
 }
 
+namespace {
+
+/// A function of a shape: name(rows, width, device, dtype) and name((rows, width), device, dtype).
+void bind_constant(nb::module_& m, const char* name, double value) {
+  const std::string head = "def " + std::string(name), rows = "(rows: int, width: int, ",
+                    shape = "(shape: tuple[int, int], ", device = "device: Device | None = None, ",
+                    floats = "dtype: Literal['float32'] = 'float32') -> Tensor",
+                    integers = "*, dtype: Literal['int32']) -> IntTensor";
+  const std::string doc =
+      "A new tensor of " + std::string(name) + ": " + name + "(rows, width) or " + name + "((rows, width)).";
+  def_with_signatures(
+      m, name, {(head + rows + device + floats).c_str(), (head + rows + device + integers).c_str()},
+      [value](Index n, Index w, const Device* on, const std::string& type) {
+        return full(n, w, value, on, type, "tensor");
+      },
+      doc.c_str(), "rows"_a, "width"_a, "device"_a = nb::none(), "dtype"_a = "float32");
+  def_with_signatures(
+      m, name, {(head + shape + device + floats).c_str(), (head + shape + device + integers).c_str()},
+      [value](std::pair<Index, Index> of, const Device* on, const std::string& type) {
+        return full(of.first, of.second, value, on, type, "tensor");
+      },
+      doc.c_str(), "shape"_a, "device"_a = nb::none(), "dtype"_a = "float32");
+}
+
+}  // namespace
+
 void bind_tensors(nb::module_& m) {
   bind_edit<float>(m, "TensorEdit");
   bind_edit<std::int32_t>(m, "IntTensorEdit");
-  bind<float>(m,
-              "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
-              "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them.");
+  bind<float>(
+      m,
+      "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
+      "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them. Operators "
+      "give new tensors: `x += y` is `x = x + y`, other names of x keep the old one, and a view of a part "
+      "refuses it. set() and edit() change a tensor in place, with all its views.");
   bind<std::int32_t>(m, "Rows of int32 elements, for indices such as labels and rows of a table. See Tensor.");
   def_with_signatures(
       m, "empty",
@@ -295,6 +325,17 @@ void bind_tensors(nb::module_& m) {
                        "dtype: Literal['int32'], name: str = 'tensor') -> IntTensor"},
                       &full, "A new tensor whose elements all have one value.", "rows"_a, "width"_a, "value"_a,
                       "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor");
+  def_with_signatures(
+      m, "full",
+      {"def full(shape: tuple[int, int], value: float, device: Device | None = None, "
+       "dtype: Literal['float32'] = 'float32', name: str = 'tensor') -> Tensor",
+       "def full(shape: tuple[int, int], value: float, device: Device | None = None, *, "
+       "dtype: Literal['int32'], name: str = 'tensor') -> IntTensor"},
+      [](std::pair<Index, Index> of, double value, const Device* device, const std::string& type,
+         const std::string& name) { return full(of.first, of.second, value, device, type, name); },
+      "A new tensor whose elements all have one value.", "shape"_a, "value"_a, "device"_a = nb::none(),
+      "dtype"_a = "float32", "name"_a = "tensor");
+  for (const auto& [name, value] : {std::pair("zeros", 0.0), std::pair("ones", 1.0)}) bind_constant(m, name, value);
   def_with_signatures(
       m, "tensor",
       {"def tensor(data: FloatArray, device: Device | None = None, name: str = 'tensor', *, "

@@ -1,6 +1,8 @@
 // Operators of tensors.
+#include "batching/parameters.h"
 #include "ops/arrays.h"
 #include "ops/elements.h"
+#include "ops/numpy_habits.h"
 #include "ops/operators.h"
 #include "ops/tape.h"
 #include "windrow/ops/apply.h"
@@ -28,8 +30,10 @@ Tensor spread(Tensor x, Index rows, Index width) {
 bool is_row_of(const Tensor& y, const Tensor& x) { return y.rows() == 1 && y.width() == x.width(); }
 bool is_column_of(const Tensor& y, const Tensor& x) { return y.width() == 1 && y.rows() == x.rows(); }
 
-/// An array of another library as a tensor beside x. Throws nb::next_overload for other objects.
+/// An array of another library as a tensor beside x, or the value of a parameter itself, which a Tape may watch. Throws
+/// nb::next_overload for other objects.
 Tensor beside(const Tensor& x, const nb::object& array) {
+  if (nb::isinstance<ParameterObject>(array)) return nb::cast<Tensor>(nb::object(array.attr("value")));
   if (!is_array(array) || nb::isinstance<IntTensor>(array)) throw nb::next_overload();
   Elements elements = elements_of(array, "float32");
   const InUse use(x);
@@ -37,6 +41,12 @@ Tensor beside(const Tensor& x, const nb::object& array) {
   const std::source_location from = calling_line();
   made.set(std::get<std::vector<float>>(std::move(elements.values)), from);
   return made;
+}
+
+/// Indices as a column: a row of n, such as tensor([3, 1, 2]), where n x 1 is expected. Others as they are.
+IntTensor as_column(const IntTensor& index) {
+  if (index.rows() != 1 || index.width() <= 1 || !index.whole()) return index;
+  return {index.buffer(), index.width(), 1};
 }
 
 /// Operators of tensors with arrays.
@@ -61,7 +71,8 @@ void bind_with_arrays(nb::class_<Tensor>& tensor) {
 /// Tensors among the arguments of a function of any number. Throws nb::next_overload unless all are.
 std::vector<Tensor> tensors_of(const nb::args& arguments) {
   std::vector<Tensor> all;
-  for (const nb::handle argument : arguments) {
+  const nb::object list = listed(arguments);
+  for (const nb::handle argument : list) {
     const Tensor* tensor = nullptr;
     if (!nb::try_cast(argument, tensor) || tensor == nullptr) throw nb::next_overload();
     all.push_back(*tensor);
@@ -79,13 +90,7 @@ void bind_others(nb::module_& m) {
         return apply_to_tensors(op::concat, {.in = std::move(in)});
       },
       nb::sig("def concat(*parts: Tensor) -> Tensor"), doc_of("concat"));
-  m.def(
-      "mean",
-      [](const Array& x) {
-        if (x.tensor().width() == 0) throw MisuseError("mean of a tensor of width 0; expected a column or more");
-        return 1 / static_cast<double>(x.tensor().width()) * Array(row_sum(x));
-      },
-      "x"_a, doc_of("mean"));
+  bind_reductions(m);
   m.def(
       "transpose", [](const Tensor& x) { return apply_to_tensors(op::transpose, {.in = {x}}); }, "x"_a,
       doc_of("transpose"));
@@ -95,23 +100,25 @@ void bind_others(nb::module_& m) {
         return apply_to_tensors(op::matmul_tn, {.in = {x, y}});
       },
       "x"_a, "y"_a, doc_of("matmul_tn"));
-  const auto def = [&m](const char* name, const Operator& op) {
+  const auto def = [&m](const char* name, const Operator& op, bool of_columns = false) {
     m.def(
         name,
-        [&op](const Tensor& x, const IntTensor& rows) { return apply_to_tensors(op, {.in = {x}, .indices = {rows}}); },
+        [&op, of_columns](const Tensor& x, const IntTensor& rows) {
+          return apply_to_tensors(op, {.in = {x}, .indices = {of_columns ? as_column(rows) : rows}});
+        },
         "x"_a, "index"_a, doc_of(name));
   };
-  def("embedding", op::embedding);
+  def("embedding", op::embedding, true);
   def("embedding_bag", op::embedding_bag);
-  def("gather_rows", op::gather_rows);
+  def("gather_rows", op::gather_rows, true);
   def("segment_sum", op::segment_sum);
   def("segment_mean", op::segment_mean);
   def("segment_max", op::segment_max);
   m.def(
       "scatter_rows",
       [](const Tensor& x, const IntTensor& index, Index rows) {
-        return apply_to_tensors(op::scatter_rows,
-                                {.in = {x}, .indices = {index}, .attributes = op::to_rows(Rows::count(rows))});
+        return apply_to_tensors(
+            op::scatter_rows, {.in = {x}, .indices = {as_column(index)}, .attributes = op::to_rows(Rows::count(rows))});
       },
       "x"_a, "index"_a, "rows"_a, doc_of("scatter_rows"));
   m.def(
@@ -143,6 +150,9 @@ Tensor ArrayTypes::apply(const Operator& op, const Array&, std::initializer_list
   Operands operands{.indices = indices, .attributes = attributes};
   operands.in.reserve(in.size());
   for (const Array& x : in) operands.in.push_back(x.tensor());
+  for (IntTensor& index : operands.indices) {  // a row of labels for as many rows
+    if (index.rows() == 1 && index.width() == operands.in.front().rows()) index = as_column(index);
+  }
   return apply_to_tensors(op, operands);
 }
 
