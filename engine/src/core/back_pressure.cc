@@ -59,14 +59,10 @@ class BackPressure::Patience {
         held_(core.options.on_held ? core.options.on_held() : nullptr),
         left_(core.front.ports.sums().left) {}
 
-  /// Sleeps once; `to_do` is the remaining work. Looks elsewhere now and then.
+  /// Sleeps once; `to_do` is the remaining work.
   void nap(std::uint64_t to_do) {
-    const auto now = PollIntervals::Clock::now();
-    if (now >= look_elsewhere_) {
-      look_elsewhere_ = now + LookWhileWaiting::interval;
-      LookWhileWaiting::look();
-    }
-    std::this_thread::sleep_for(intervals_.next(to_do, now));
+    LookWhileWaiting::look();
+    std::this_thread::sleep_for(intervals_.next(to_do, PollIntervals::Clock::now()));
   }
   /// Whether the thread must stop waiting.
   bool is_over() {
@@ -96,8 +92,7 @@ class BackPressure::Patience {
   const std::shared_ptr<void> held_;  ///< of EngineOptions::on_held
   std::uint64_t left_;                ///< the number of ops that had finished at the last call
   PollIntervals intervals_;
-  PollIntervals::Clock::time_point last_progress_ = PollIntervals::Clock::now(), next_look_ = last_progress_,
-                                   look_elsewhere_ = last_progress_ + LookWhileWaiting::interval;
+  PollIntervals::Clock::time_point last_progress_ = PollIntervals::Clock::now(), next_look_ = last_progress_;
 };
 
 void BackPressure::hold_back(Port& port) {

@@ -20,7 +20,7 @@ constexpr std::size_t first_ring_looks = 1024;
 constexpr std::chrono::seconds longest_ring_patience{1};
 constexpr int share_of_searches = 20;
 
-thread_local constinit const std::function<void()>* look_elsewhere = nullptr;
+thread_local constinit LookWhileWaiting* innermost_look = nullptr;
 
 /// Calls `wait_until(deadline)`; in parts, if the thread looks elsewhere.
 template <class WaitUntil>
@@ -162,17 +162,26 @@ class WaitRecords {
 };
 
 LookWhileWaiting::LookWhileWaiting(std::function<void()> look)
-    : look_(std::move(look)), outer_(std::exchange(look_elsewhere, look_ ? &look_ : nullptr)) {}
-LookWhileWaiting::~LookWhileWaiting() { look_elsewhere = outer_; }
-bool LookWhileWaiting::looks() { return look_elsewhere != nullptr && Running::innermost() == nullptr; }
+    : look_(std::move(look)),
+      next_(std::chrono::steady_clock::now() + interval),
+      outer_(std::exchange(innermost_look, this)) {}
+LookWhileWaiting::~LookWhileWaiting() { innermost_look = outer_; }
+bool LookWhileWaiting::looks() {
+  return innermost_look != nullptr && innermost_look->look_ && Running::innermost() == nullptr;
+}
 void LookWhileWaiting::look() {
-  if (looks()) (*look_elsewhere)();
+  if (!looks()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < innermost_look->next_) return;
+  innermost_look->next_ = now + interval;
+  innermost_look->look_();
 }
 
 bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   core_.life.refuse_unusable();
   refuse_where_others_wait();
   refuse_where_diverted(core_.front.ports.mine());
+  LookWhileWaiting::look();
   const bool inside = core_.frame_of_mine() != nullptr;
   ++(inside ? calls_in_ops : calls);
   WaitRecords waits(core_, accesses, core_.front.info(core_.front.ports.mine(), {.name = "wait", .pushed_at = from}));

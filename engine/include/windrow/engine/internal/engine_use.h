@@ -47,10 +47,10 @@ class EngineUse {
 };
 
 /// While it lives, its thread looks elsewhere during waits outside ops: those for variables and for all ops of any
-/// engine, and pushes that are held back. They call `look` about every 50 ms. An exception of `look` ends the wait, and
-/// changes nothing: ops that were pushed go on. A push that it ends has no effect, except under policy serial and for a
-/// launch of a graph: these wait when the ops are pushed. So code that waits for an op must not lend it objects that
-/// end with an exception.
+/// engine, and pushes that are held back. They call `look` about every 50 ms, also if each of them is shorter. An
+/// exception of `look` ends the wait, and changes nothing: ops that were pushed go on. A push that it ends has no
+/// effect, except under policy serial and for a launch of a graph: these wait when the ops are pushed. So code that
+/// waits for an op must not lend it objects that end with an exception.
 ///
 /// The last one that a thread has made counts. Without a function it turns looks off.
 class LookWhileWaiting {
@@ -62,14 +62,15 @@ class LookWhileWaiting {
 
   /// How often a thread looks.
   static constexpr std::chrono::milliseconds interval{50};
-  /// Looks, if the thread has something to look at, and is outside ops. For waits that are no engine's.
+  /// Looks, if it is time to. Waits that are no engine's call it at least this often.
   static void look();
-  /// Whether look() would look.
+  /// Whether the thread has something to look at, and is outside ops.
   static bool looks();
 
  private:
   const std::function<void()> look_;
-  const std::function<void()>* const outer_;
+  std::chrono::steady_clock::time_point next_;
+  LookWhileWaiting* const outer_;
 };
 
 /// As Engine::push and Engine::retire of the engine whose op the calling thread runs. For ops that may run after the
