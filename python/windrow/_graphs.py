@@ -252,7 +252,8 @@ class Graphs(_windrow.Graphs):
         """Makes a graph of each directed graph of NetworkX.
 
         An edge leads from a vertex to its child, or with ``children="predecessors"`` from a child to its consumer.
-        Children are in the order in which their edges were added. The attributes of nodes and edges are the inputs of
+        Children are in the order in which their edges were added; parallel edges of a MultiDiGraph give a child several
+        times. The attributes of nodes and edges are the inputs of
         the same names; an index that is missing is -1, values are 0. Vertices are numbered in the order of the nodes.
         Attributes of other names are left alone. Raises MisuseError if an input is missing everywhere, unless it is
         optional and there are no attributes of other names, one of which may be its misspelling.
@@ -270,13 +271,12 @@ class Graphs(_windrow.Graphs):
             if not graph.is_directed():
                 raise MisuseError(f"from_networkx: sample {number} is undirected; expected a DiGraph")
             place = {node: i for i, node in enumerate(graph)}
-            below = [list(getattr(graph, children)(node)) for node in graph]
             nodes = [graph.nodes[node] for node in graph]
-            edges = [
-                graph.get_edge_data(*((node, child) if children == "successors" else (child, node)))
-                for node, of in zip(graph, below)
-                for child in of
-            ]
+            # Of a MultiDiGraph, each of parallel edges.
+            of_node = graph.out_edges if children == "successors" else graph.in_edges
+            at = 1 if children == "successors" else 0  # where an edge names the child
+            below = [[edge[at] for edge in of_node(node)] for node in graph]
+            edges = [attributes for node in graph for _, _, attributes in of_node(node, data=True)]
             columns = {
                 name: [attributes.get(name) for attributes in (edges if name in of_edges else nodes)]
                 for name in function.inputs

@@ -225,25 +225,8 @@ def test_an_exception_of_a_callback_is_raised_as_it_is():
         windrow.Graphs.from_objects(TREE, [1], lambda node: (), lambda node: {}["missing"])
 
 
-def test_networkx_graphs_need_no_import_of_networkx():
-    class DiGraph:  # as networkx.DiGraph
-        def __init__(self, nodes, edges):
-            self.nodes, self._edges = nodes, edges
-
-        def __iter__(self):
-            return iter(self.nodes)
-
-        def is_directed(self):
-            return True
-
-        def successors(self, node):
-            return [b for a, b in self._edges if a == node]
-
-        def predecessors(self, node):
-            return [a for a, b in self._edges if b == node]
-
-        def get_edge_data(self, a, b):
-            return self._edges[a, b]
+def test_networkx_graphs():
+    networkx = pytest.importorskip("networkx")
 
     @windrow.vertex_function(arity="any")
     def function(v):
@@ -252,16 +235,30 @@ def test_networkx_graphs_need_no_import_of_networkx():
         v.push("s", windrow.sum_children(v.each(state) * 1))
         v.pull_index("word", optional=True)
 
-    graph = DiGraph(
-        {"root": {"x": 1.0, "word": 7}, "a": {"x": 2.0}, "b": {"x": 3.0}},
-        {("root", "b"): {"weight": 0.5}, ("root", "a"): {"weight": 2.0}},
-    )
+    graph = networkx.DiGraph()
+    graph.add_node("root", x=1.0, word=7)
+    graph.add_nodes_from(["a", "b"])
+    graph.nodes["a"]["x"], graph.nodes["b"]["x"] = 2.0, 3.0
+    graph.add_edge("root", "b", weight=0.5)
+    graph.add_edge("root", "a", weight=2.0)
     (down,) = windrow.Graphs.from_networkx(function, [graph])
     (up,) = windrow.Graphs.from_networkx(function, [graph], children="predecessors")
     assert children_of(down) == [[2, 1], [], []] and children_of(up) == [[], [0], [0]]
     assert down.index("word").tolist() == [7, -1, -1]
     output = windrow.Runner(function, windrow.Parameters()).run([down, up]).output("s")
     assert output.tolist() == [[5.0], [0.0], [0.0], [0.0], [1.0], [1.0]]
+
+    several = networkx.MultiDiGraph()
+    several.add_node("root", x=0.0)
+    several.add_node("a", x=1.0)
+    for weight in (10.0, 5.0):
+        several.add_edge("root", "a", weight=weight)
+    for how in ("successors", "predecessors"):
+        (made,) = windrow.Graphs.from_networkx(
+            function, [several if how == "successors" else several.reverse()], children=how
+        )
+        assert children_of(made) == [[1, 1], []]
+        assert windrow.Runner(function, windrow.Parameters()).run([made]).output("s").tolist() == [[2.0], [0.0]]
 
 
 def test_lists_name_the_sample():
