@@ -135,7 +135,7 @@ void Communicator::barrier() const {
     device_.engine->wait_all();
   } catch (const Error&) {
     failure = std::current_exception();  // so that the others do not wait in vain
-  } catch (...) {  // of a LookWhileWaiting
+  } catch (...) {                        // of a LookWhileWaiting
     abort("rank " + std::to_string(rank()) + " has left a wait for its ops in barrier");
     throw;
   }

@@ -97,8 +97,8 @@ std::optional<OpError> op_error_of(nb::handle error);
 
 /// Gives up the GIL, which this thread has. Use it in place of nanobind's class: has_gil() depends on it.
 ///
-/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. Pushes that
-/// are held back do so only in a SinglePush.
+/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. Pushes
+/// that are held back do so only in a SinglePush.
 class WithoutGil {
  public:
   WithoutGil();
