@@ -102,10 +102,13 @@ class NestedMember final : public Member {
     std::vector<std::int64_t> of_process;
     try {
       of_process = nested_.inner.exchange(numbers);
-    } catch (...) {
+    } catch (const Error&) {
       failed_here = std::current_exception();
       // A count that differs from that of all processes without a failure, so that the call fails there, too.
       of_process.assign(numbers.size() * static_cast<std::size_t>(nested_.inner.size()) + 1, 0);
+    } catch (...) {  // of a LookWhileWaiting
+      if (nested_.outer) nested_.outer->abort("rank " + std::to_string(rank()) + " has left a wait in exchange");
+      throw;
     }
     std::vector<std::int64_t> of_all;
     if (nested_.outer) {

@@ -1,13 +1,12 @@
 // Waits for variables, for all ops and for lanes, from outside and from inside an op.
 #include <algorithm>
-#include <utility>
 
 #include "core/core.h"
 #include "core/entry.h"
 #include "diagnosis/engine_log.h"
 #include "policy/slots_free.h"
+#include "wait/look.h"
 #include "wait/run_while_waiting.h"
-#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 namespace {
@@ -19,20 +18,6 @@ constexpr std::size_t first_ring_looks = 1024;
 /// The longest time between two searches of a wait, unless they take longer than this share of it.
 constexpr std::chrono::seconds longest_ring_patience{1};
 constexpr int share_of_searches = 20;
-
-thread_local constinit LookWhileWaiting* innermost_look = nullptr;
-
-/// Calls `wait_until(deadline)`; in parts, if the thread looks elsewhere.
-template <class WaitUntil>
-bool wait_and_look(Deadline deadline, const WaitUntil& wait_until) {
-  if (!LookWhileWaiting::looks()) return wait_until(deadline);
-  while (true) {
-    const auto next_look = std::chrono::steady_clock::now() + LookWhileWaiting::interval;
-    if (wait_until(deadline ? std::min(*deadline, next_look) : next_look)) return true;
-    if (has_passed(deadline)) return false;
-    LookWhileWaiting::look();
-  }
-}
 
 /// How often a waiting thread polls, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
@@ -160,22 +145,6 @@ class WaitRecords {
   Core& core_;
   std::vector<VariableWait> waits_;
 };
-
-LookWhileWaiting::LookWhileWaiting(std::function<void()> look)
-    : look_(std::move(look)),
-      next_(std::chrono::steady_clock::now() + interval),
-      outer_(std::exchange(innermost_look, this)) {}
-LookWhileWaiting::~LookWhileWaiting() { innermost_look = outer_; }
-bool LookWhileWaiting::looks() {
-  return innermost_look != nullptr && innermost_look->look_ && Running::innermost() == nullptr;
-}
-void LookWhileWaiting::look() {
-  if (!looks()) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now < innermost_look->next_) return;
-  innermost_look->next_ = now + interval;
-  innermost_look->look_();
-}
 
 bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   core_.life.refuse_unusable();

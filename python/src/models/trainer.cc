@@ -176,7 +176,7 @@ void bind_trainer(nb::module_& m) {
            nb::sig("def train_epoch(self, between: Callable[[Pass], object] | None = None) -> Pass"),
            "Trains to the end of an epoch: continues one that was stopped, or else begins a new one. Calls "
            "between(so_far) after each step but the last, and stops if it returns False or raises. An interrupt stops "
-           "it after a step, too. Returns the results of the whole epoch.")
+           "it after a step, too, or within a step that takes long. Returns the results of the whole epoch.")
       .def("evaluate", &evaluate, nb::sig("def evaluate(self) -> dict[str, float]"),
            "The metrics of the validation set, by name.")
       .def_prop_ro(
