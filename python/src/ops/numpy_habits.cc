@@ -69,7 +69,7 @@ std::string shown_elements(const TensorOf<T>& tensor) try {
 
 /// A new tensor with the elements of another one, for which it waits.
 template <class T>
-TensorOf<T> copied(const TensorOf<T>& tensor) {
+TensorOf<T> copied_tensor(const TensorOf<T>& tensor) {
   const InUse use(tensor);
   const TensorOf<T> copy = copy_of(tensor);
   const T* const first = copy.view().read().data;
@@ -194,11 +194,11 @@ void bind_habits(nb::class_<TensorOf<T>>& tensor) {
            [self](const TensorOf<T>& t) {
              return "<windrow." + self + " " + rows_by_width(t) + shown_elements(t) + ">";
            })
-      .def("copy", &copied<T>,
+      .def("copy", &copied_tensor<T>,
            "A new tensor with these elements, on the same device. Waits for the ops that write them.")
-      .def("__copy__", &copied<T>)
+      .def("__copy__", &copied_tensor<T>)
       .def(
-          "__deepcopy__", [](const TensorOf<T>& t, nb::handle) { return copied(t); }, "memo"_a,
+          "__deepcopy__", [](const TensorOf<T>& t, nb::handle) { return copied_tensor(t); }, "memo"_a,
           nb::sig(("def __deepcopy__(self, memo: dict[int, object] | None, /) -> " + self).c_str()))
       .def("__getstate__", &state_of<T>, nb::sig("def __getstate__(self) -> tuple[int, int, bytes]"))
       .def("__setstate__", &restore<T>, "state"_a,
