@@ -32,17 +32,13 @@ void bind_weights(nb::module_& m) {
                     "a comparison of names, w.name == u.name, or of values, "
                     "w.value.numpy() == u.value.numpy()");
   refuse_truth(parameter, "parameters", "a condition of w.value, or `w is not None`");
-  parameter
-      .def(
-          "numpy", [](nb::handle of) { return of.attr("value").attr("numpy")(); },
-          nb::sig("def numpy(self) -> NDArray[float32]"), "A NumPy array with a copy of the value. Waits for it.")
-      .def(
-          "__array__",
-          [](nb::handle of, const nb::args& how, const nb::kwargs& options) {
-            return of.attr("value").attr("__array__")(*how, **options);
-          },
-          nb::sig("def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]"),
-          "The value, for numpy.asarray(). Waits for it.");
+  parameter.def(
+      "__array__",
+      [](nb::handle of, const nb::args& how, const nb::kwargs& options) {
+        return of.attr("value").attr("__array__")(*how, **options);
+      },
+      nb::sig("def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]"),
+      "The value, for numpy.asarray(). Waits for it.");
   bind_operator_functions<WeightTypes>(m, "LazyWeight | Parameter");
   bind_python_operators<WeightTypes>(weight);
   bind_python_operators<WeightTypes>(parameter);
