@@ -126,8 +126,9 @@ void unload_slots(FreeSlots& free, std::size_t size_class) noexcept {
 #else
 #define WINDROW_HAS_FEATURE(name) 0
 #endif
-#if defined(__SANITIZE_ADDRESS__) || WINDROW_HAS_FEATURE(address_sanitizer)
-constexpr bool use_again = false;  // so that uses after the free are found
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || WINDROW_HAS_FEATURE(address_sanitizer) || \
+    WINDROW_HAS_FEATURE(thread_sanitizer)
+constexpr bool use_again = false;  // so that uses after the free are found, and a new mutex is not taken for an old one
 #else
 constexpr bool use_again = true;
 #endif
