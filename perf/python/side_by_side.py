@@ -8,6 +8,9 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
+
+import torch
 
 
 class Figures:
@@ -40,6 +43,19 @@ class Figures:
                 ratio = statistics.median(other / own for other, own in zip(runs[name], runs[base]))
                 row += f" {what} {middle:8.2f} (least {least:8.2f}) = {ratio:5.2f} x;"
             print(row[:-1], flush=True)
+
+
+def steps(model: torch.nn.Module, batches: list[Any]) -> Callable[[], None]:
+    """A function that takes a step of gradient descent for each batch, of which the model computes the loss."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-5)
+
+    def run() -> None:
+        for batch in batches:
+            optimiser.zero_grad()
+            model(batch).backward()
+            optimiser.step()
+
+    return run
 
 
 def machine() -> str:

@@ -18,13 +18,12 @@ import argparse
 import os
 import pathlib
 import random
-from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("WINDROW_WORKERS", "1")
 import torch
 import torch.nn.functional as F
-from side_by_side import Figures
+from side_by_side import Figures, steps
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_sequence
 
 import windrow
@@ -182,17 +181,6 @@ def main() -> None:
             some = [lengths[i : i + options.batch] for i in range(0, count, options.batch)]
             batches[name] = [Batch(part, function) for part in some]
         require_equal(models, batches)
-
-        def steps(model: Model, batches: list[Batch]) -> Callable[[], None]:
-            optimiser = torch.optim.SGD(model.parameters(), lr=1e-5)
-
-            def run() -> None:
-                for batch in batches:
-                    optimiser.zero_grad()
-                    model(batch).backward()
-                    optimiser.step()
-
-            return run
 
         figures = Figures({name: steps(models[name], batches[name]) for name in models}, options.repetitions)
         figures.print(f"LSTM, hidden {hidden}, batch {options.batch}", "windrow", options.steps)

@@ -22,13 +22,12 @@ import argparse
 import os
 import pathlib
 import random
-from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("WINDROW_WORKERS", "1")
 import torch
 import torch.nn.functional as F
-from side_by_side import Figures
+from side_by_side import Figures, steps
 
 import windrow
 import windrow.torch
@@ -313,17 +312,6 @@ def main() -> None:
             initialise(model, hidden**-0.5)
         batches = {name: [model.Batch(some) for some in minibatches] for name, model in models.items()}
         require_equal(models, batches)
-
-        def steps(model: torch.nn.Module, batches: list[Any]) -> Callable[[], None]:
-            optimiser = torch.optim.SGD(model.parameters(), lr=1e-5)
-
-            def run() -> None:
-                for batch in batches:
-                    optimiser.zero_grad()
-                    model(batch).backward()
-                    optimiser.step()
-
-            return run
 
         figures = Figures({name: steps(models[name], batches[name]) for name in models}, options.repetitions)
         figures.print(f"Tree-LSTM, hidden {hidden}, batch {options.batch}", options.variants[0], len(minibatches))

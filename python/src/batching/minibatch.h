@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "batching/parameters.h"
+#include "ops/arrays.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow::python {
@@ -22,5 +23,15 @@ struct MinibatchObject {
   Minibatch minibatch;
   FunctionNames names;
 };
+
+/// Calls `call` without the GIL, in this thread's turn with the sets, of which there must be one, and with their engine
+/// in use.
+template <class Call>
+auto in_turn_of_all(const std::vector<SharedParameters>& sets, const Call& call) {
+  const InUse use(&sets.front()->parameters.device());
+  const Turn turn{std::span<const SharedParameters>(sets)};
+  const WithoutGil without_gil;
+  return call();
+}
 
 }  // namespace windrow::python

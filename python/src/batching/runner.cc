@@ -132,22 +132,13 @@ std::vector<Announced> announced_from(nb::handle outputs) {
   return all;
 }
 
-/// Calls `call` without the GIL, in this thread's turn and with the engine in use.
-template <class Object, class Call>
-auto in_turn_of_all(Object& object, const Call& call) {
-  const InUse use(&object.device);
-  const Turn turn{std::span<const SharedParameters>(object.sets)};
-  const WithoutGil without_gil;
-  return call();
-}
-
 /// Calls `call` with the graphs and the line of the call.
 template <class Call>
 MinibatchObject compute(RunnerObject& of, nb::handle graphs, const Call& call) {
   const GraphsObject all = graphs_from(graphs);
   const std::vector<const InputGraph*> pointers = all.pointers();
   const std::source_location from = calling_line();
-  return {of.sets, of.device, in_turn_of_all(of, [&] { return call(*of.runner, InputGraphs(pointers), from); }),
+  return {of.sets, of.device, in_turn_of_all(of.sets, [&] { return call(*of.runner, InputGraphs(pointers), from); }),
           of.names};
 }
 
@@ -175,7 +166,7 @@ MinibatchObject record(RunnerObject& of, nb::handle graphs, nb::handle outputs, 
 void backward(RunnerObject& of, const MinibatchObject& minibatch, const nb::dict& gradients, bool add) {
   const std::map<std::string, Tensor> tensors = tensors_from(gradients, of.device);
   const std::source_location from = calling_line();
-  in_turn_of_all(of, [&] {
+  in_turn_of_all(of.sets, [&] {
     of.runner->backward(minibatch.minibatch, tensors, add ? Runner::Gradients::add : Runner::Gradients::set, from);
   });
 }
@@ -183,7 +174,7 @@ void backward(RunnerObject& of, const MinibatchObject& minibatch, const nb::dict
 GroupedMinibatch grouped(RunnerObject& of, nb::handle graphs) {
   const GraphsObject all = graphs_from(graphs);
   const std::vector<const InputGraph*> pointers = all.pointers();
-  return in_turn_of_all(of, [&] { return of.runner->grouped(InputGraphs(pointers)); });
+  return in_turn_of_all(of.sets, [&] { return of.runner->grouped(InputGraphs(pointers)); });
 }
 
 RunnerObject runner_of(const VertexFunction& function, nb::handle parameters, const Device* device,
@@ -220,7 +211,7 @@ Tensor output(const MinibatchObject& of, const std::string& name, nb::handle row
   if (!rows.is_none() && row_of.empty() && of.minibatch.vertices() > 0) {
     throw MisuseError("output '" + name + "': rows of 0 vertices; expected " + std::to_string(of.minibatch.vertices()));
   }
-  return in_turn_of_all(of, [&] { return of.minibatch.output(name, std::move(row_of), from); });
+  return in_turn_of_all(of.sets, [&] { return of.minibatch.output(name, std::move(row_of), from); });
 }
 
 nb::dict times_of(const RunnerStats& stats) {
@@ -293,7 +284,7 @@ void bind_minibatch(nb::module_& m) {
           "at_roots",
           [](const MinibatchObject& of, const std::string& name) {
             const std::source_location from = calling_line();
-            return in_turn_of_all(of, [&] { return of.minibatch.at_roots(name, from); });
+            return in_turn_of_all(of.sets, [&] { return of.minibatch.at_roots(name, from); });
           },
           "name"_a,
           "The output of the root of each graph, the vertex that is no child of another: a row for each graph. Raises "
@@ -302,7 +293,7 @@ void bind_minibatch(nb::module_& m) {
           "gradient",
           [](const MinibatchObject& of, const std::string& name) {
             const std::source_location from = calling_line();
-            return in_turn_of_all(of, [&] { return of.minibatch.gradient(name, from); });
+            return in_turn_of_all(of.sets, [&] { return of.minibatch.gradient(name, from); });
           },
           "name"_a, "The gradient of a given tensor, in its shape.")
       .def("__repr__", [](const MinibatchObject& of) {
@@ -357,11 +348,11 @@ void bind_runner(nb::module_& m) {
       .def("backward", &backward, "minibatch"_a, "gradients"_a, nb::kw_only(), "add"_a = false,
            nb::sig("def backward(self, minibatch: Minibatch, gradients: dict[str, ArrayLike], *, add: bool = False) "
                    "-> None"))
-      .def("forget", [](RunnerObject& of) { in_turn_of_all(of, [&] { of.runner->forget(); }); })
+      .def("forget", [](RunnerObject& of) { in_turn_of_all(of.sets, [&] { of.runner->forget(); }); })
       .def("_grouped", &grouped, "graphs"_a,
            nb::sig("def _grouped(self, graphs: Graphs | InputGraph | Iterable[InputGraph]) -> GroupedMinibatch"))
-      .def("stats", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->stats(); }); })
-      .def("describe", [](RunnerObject& of) { return in_turn_of_all(of, [&] { return of.runner->describe(); }); });
+      .def("stats", [](RunnerObject& of) { return in_turn_of_all(of.sets, [&] { return of.runner->stats(); }); })
+      .def("describe", [](RunnerObject& of) { return in_turn_of_all(of.sets, [&] { return of.runner->describe(); }); });
 }
 
 }  // namespace windrow::python

@@ -1,6 +1,7 @@
 // The engine: variables, pushes, waits, cancellation, traces.
 #include <nanobind/stl/optional.h>
 
+#include <array>
 #include <stop_token>
 
 #include "python.h"
@@ -72,10 +73,30 @@ EngineOptions options_of(const std::optional<std::string>& policy, std::optional
 
 /// That of a function which has one: not of a lambda, whose "<lambda>" says nothing.
 OpName name_of_function(nb::handle function) {
-  const nb::object name = attribute(function, "__name__");
-  const char* const text = nb::isinstance<nb::str>(name) ? PyUnicode_AsUTF8AndSize(name.ptr(), nullptr) : nullptr;
-  if (text == nullptr) PyErr_Clear();
-  return text == nullptr || *text == '<' ? OpName() : OpName(std::string_view(text));
+  // The names that were used last, since an OpName of a text takes a search under a lock. It keeps the texts, so that
+  // no other one takes their addresses. Guarded by the GIL.
+  struct Known {
+    PyObject* text = nullptr;
+    OpName name = {};
+  };
+  static auto* const known = new std::array<Known, 256>();
+  static PyObject* const attribute_name = PyUnicode_InternFromString("__name__");
+  const nb::object name = nb::steal(PyObject_GetAttr(function.ptr(), attribute_name));
+  if (!name.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    return {};
+  }
+  if (PyUnicode_Check(name.ptr()) == 0) return {};
+  Known& entry = (*known)[reinterpret_cast<std::uintptr_t>(name.ptr()) / 16 % known->size()];
+  if (entry.text != name.ptr()) {
+    const char* const text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
+    if (text == nullptr) PyErr_Clear();
+    entry.name = text == nullptr || *text == '<' ? OpName() : OpName(std::string_view(text));
+    Py_INCREF(name.ptr());
+    Py_XDECREF(std::exchange(entry.text, name.ptr()));
+  }
+  return entry.name;
 }
 
 PushOptions push_options(const std::string& name, int priority, const Stop* stop, Seconds deadline, bool run_always) {

@@ -93,15 +93,6 @@ struct ReplicasObject {
   std::unique_ptr<Replicas> replicas;
 };
 
-/// Calls `call` without the GIL, in this thread's turn with all sets.
-template <class Call>
-auto in_turn_of_all(const std::vector<SharedParameters>& sets, const Call& call) {
-  const InUse use(&sets.front()->parameters.device());
-  const Turn turn{std::span<const SharedParameters>(sets)};
-  const WithoutGil without_gil;
-  return call();
-}
-
 ReplicasObject replicas_of(const VertexFunction& function, const std::vector<const ParametersHandle*>& parameters,
                            const std::vector<const OptimiserObject*>& optimisers, ReplicasOptions options) {
   ReplicasObject made;
