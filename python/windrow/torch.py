@@ -21,6 +21,7 @@ parameters and to the tensors that vertices pull.
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any, Iterable, NamedTuple, Sequence
 
@@ -86,8 +87,9 @@ class Module(torch.nn.Module):
     derivatives only: ``create_graph=True`` is an error. So is a change of a parameter, by torch or by windrow, between
     a call and its backward().
 
-    A module cannot be copied or pickled, since its graphs belong to its vertex function: save state_dict() instead. Its
-    parameters cannot be replaced, as by torch.func.functional_call or load_state_dict(assign=True).
+    copy.deepcopy() copies the parameters; the copy computes the same function, and so the same graphs. A module cannot
+    be pickled, since its graphs belong to its vertex function: save state_dict() instead. Its parameters cannot be
+    replaced, as by torch.func.functional_call or load_state_dict(assign=True).
     """
 
     def __init__(
@@ -110,20 +112,15 @@ class Module(torch.nn.Module):
         if not self.outputs or len(set(self.outputs)) != len(self.outputs):
             raise MisuseError(f"outputs are {self.outputs}; expected the name of an output, or several different ones")
         self._single = isinstance(outputs, str)
-        self._set = parameters
+        self._set, self._options = parameters, options
         self._runner = Runner(function, parameters, **options)
         self._shared: list[_Shared] = []
-        made = _made.setdefault(parameters, {})
         for parameter in parameters:
             name = parameter.name.replace(".", "_")
             while hasattr(self, name):
                 name += "_"
-            if parameter.name not in made:
-                value = torch.from_dlpack(parameter.value)
-                made[parameter.name] = torch.nn.Parameter(value, requires_grad=not parameter.frozen)
-            shared = made[parameter.name]
-            self.register_parameter(name, shared)
-            self._shared.append(_Shared(name, parameter, shared, shared.data_ptr()))
+            self._shared.append(_shared(name, parameters, parameter, not parameter.frozen))
+            self.register_parameter(name, self._shared[-1].torch)
 
     def forward(
         self,
@@ -185,10 +182,28 @@ class Module(torch.nn.Module):
         """What torch shows in brackets: the function and the outputs."""
         return f"{self.function.name}, outputs={', '.join(self.outputs)}"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        parameters = memo.get(id(self._set))
+        if parameters is None:  # the first module of the set
+            parameters = memo[id(self._set)] = self._set.replica(self._set.device)
+        made: list[_Shared] = []
+        for shared in self._shared:
+            parameter = parameters[shared.windrow.name]
+            made.append(_shared(shared.name, parameters, parameter, shared.torch.requires_grad))
+            memo[id(shared.torch)] = made[-1].torch
+        memo[id(self._shared)] = made
+        memo[id(self._runner)] = Runner(self.function, parameters, **self._options)
+        memo[id(self.function)] = self.function
+        memo[id(self._options)] = self._options
+        result: Module = self.__class__.__new__(self.__class__)
+        memo[id(self)] = result
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return result
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise MisuseError(
-            "a windrow.torch.Module cannot be copied or pickled, since its graphs belong to its vertex function; "
-            "expected state_dict(), and load_state_dict() of another module"
+            "a windrow.torch.Module cannot be pickled, since its graphs belong to its vertex function; expected "
+            "copy.deepcopy(), or state_dict() and load_state_dict() of another module"
         )
 
 
@@ -199,6 +214,15 @@ class _Shared(NamedTuple):
     windrow: _windrow.Parameter
     torch: torch.nn.Parameter
     address: int
+
+
+def _shared(name: str, parameters: Parameters, parameter: _windrow.Parameter, requires_grad: bool) -> _Shared:
+    made = _made.setdefault(parameters, {})
+    if parameter.name not in made:
+        value = torch.from_dlpack(parameter.value)
+        made[parameter.name] = torch.nn.Parameter(value, requires_grad=requires_grad)
+    shared = made[parameter.name]
+    return _Shared(name, parameter, shared, shared.data_ptr())
 
 
 class _Call:

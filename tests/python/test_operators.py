@@ -53,7 +53,7 @@ UNARY = {
     "softmax": softmax,
     "log_softmax": lambda x: np.log(softmax(x)),
     "argmax": lambda x: x.argmax(1)[:, None],
-    "mean": lambda x: x.mean(1, keepdims=True),
+    "mean": lambda x: x.mean(keepdims=True),
     "transpose": np.transpose,
     "elu": lambda x: np.where(x > 0, x, np.exp(x) - 1),
     "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),

@@ -148,13 +148,44 @@ def test_dropout_follows_train_and_eval():
         y.sum().backward()
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, pickle.dumps, lambda module: torch.save(module, io.BytesIO())]
-)
+def test_deep_copies_have_parameters_of_their_own():
+    module, cell = make()
+    module.bias.requires_grad_(False)
+    model = torch.nn.ModuleList([torch.nn.Linear(D, D), module, windrow.torch.Module(cell, module._set, "h")]).eval()
+    words, before = random_words(), plain(module, random_words()).detach()
+    copied = copy.deepcopy(copy.deepcopy(model))
+    assert type(copied[1]) is windrow.torch.Module and copied[1].win is copied[2].win and copied[1].win is not module.win
+    assert not copied[1].training and not copied[1].bias.requires_grad and copied[1].win.requires_grad
+    copied[2](graphs_of(cell), words=words).sum().backward()
+    assert copied[1].win.grad is not None and module.win.grad is None
+    with torch.no_grad():
+        copied[1].win -= copied[1].win.grad
+    torch.testing.assert_close(copied[1](graphs_of(cell), words=words), plain(copied[1], words))
+    torch.testing.assert_close(module(graphs_of(cell), words=words), before)
+    assert not torch.allclose(copied[1](graphs_of(cell), words=words), before)
+
+
+def test_averaged_models():
+    module, cell = make()
+    average = torch.optim.swa_utils.AveragedModel(module)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    seen = []
+    for _ in range(3):
+        optimiser.zero_grad()
+        module(graphs_of(cell), words=random_words(False)).square().sum().backward()
+        optimiser.step()
+        average.update_parameters(module)
+        seen.append(module.win.detach().clone())
+    torch.testing.assert_close(average.module.win.detach(), torch.stack(seen).mean(0))
+    words = random_words(False)
+    torch.testing.assert_close(average(graphs_of(cell), words=words), plain(average.module, words))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, pickle.dumps, lambda module: torch.save(module, io.BytesIO())])
 @pytest.mark.parametrize("inside", [False, True])
-def test_copies_are_refused(copied, inside):
+def test_pickles_are_refused(copied, inside):
     module, _ = make()
-    with pytest.raises(windrow.MisuseError, match="expected state_dict"):
+    with pytest.raises(windrow.MisuseError, match="expected copy.deepcopy"):
         copied(torch.nn.Sequential(module) if inside and copied is not copy.copy else module)
 
 

@@ -309,8 +309,8 @@ void bind_parameters(nb::module_& m) {
           nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
                   "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
       .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> Self"),
-           "A replica for another member of a group: has the same parameters, with copies of their values, and vertex "
-           "functions of this set also serve it. See Replicas. Waits for the values.")
+           "A copy: has the same parameters, with copies of their values, and draws the same dropout. Vertex functions of "
+           "this set also serve it. For members of a group (see Replicas), or to keep values. Waits for them.")
       .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
            nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"),
            "Adds a parameter of this shape, with initial values: a number, an initialiser of windrow.init, or the name "

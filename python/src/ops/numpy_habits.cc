@@ -238,9 +238,8 @@ void bind_reductions(nb::module_& m) {
       (std::string("The sum of a tensor. ") + axis_doc).c_str());
   m.def(
       "mean", [](const Tensor& x, std::optional<Index> axis) { return reduced(x, axis, true, "mean"); }, "x"_a,
-      "axis"_a.none() = 1, nb::sig("def mean(x: Tensor, axis: Literal[0, 1, -1, -2] | None = 1) -> Tensor"),
-      "The mean over the columns: n x w -> n x 1. Of a tensor also with axis=0, over the rows (1 x w), and with "
-      "axis=None, of all elements (1 x 1).");
+      "axis"_a = nb::none(), nb::sig("def mean(x: Tensor, axis: Literal[0, 1, -1, -2] | None = None) -> Tensor"),
+      (std::string("The mean of a tensor. ") + axis_doc).c_str());
 }
 
 }  // namespace windrow::python
