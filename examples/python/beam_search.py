@@ -14,14 +14,14 @@ w, out = parameters.add("w", 2 * H, H), parameters.add("out", H, 27)
 
 
 @windrow.cell
-def step(cell: windrow.CellBody) -> None:  # a letter after a state: the next state, and log-probabilities of letters
+def step(cell: windrow.CellBody) -> None:  # (state, letter) -> (next state, log-probabilities of letters)
     state = windrow.tanh(windrow.concat([cell.operand(H), windrow.embedding(letters, cell.index())]) @ w)
     cell.result(state)
     cell.result(windrow.log_softmax(state @ out))
 
 
 def read(graph: windrow.LazyGraph, word: str) -> list[tuple[windrow.LazyExpr, windrow.LazyExpr]]:
-    """The results of all steps, of the mark and of each letter."""
+    """The results of step() for the mark and then for each letter of the word."""
     steps = [step(None, graph.index(MARK))]
     for letter in word:
         steps.append(step(steps[-1][0], graph.index(ord(letter) - 96)))
@@ -41,7 +41,7 @@ for _ in range(150):
 
 
 async def complete(graph: windrow.LazyGraph, prefix: str, width: int) -> list[tuple[float, str]]:
-    """The most probable words that begin so, with the logarithms of their probabilities."""
+    """The most probable words that begin with `prefix`, with the logarithms of their probabilities."""
     beam, ended = [(0.0, prefix, read(graph, prefix)[-1])], list[tuple[float, str]]()
     while beam:
         candidates = []

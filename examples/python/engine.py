@@ -1,10 +1,10 @@
-"""Functions as ops: the engine orders them by the variables that they use. Errors, and how a program goes on."""
+"""Functions as ops: the engine orders them by the variables that they use. Errors, and how to continue after them."""
 
 import asyncio
 
 import windrow
 
-engine = windrow.default_engine()  # of all tensors and parameters that are made without a device
+engine = windrow.default_engine()  # the engine of tensors and parameters that are made without a device
 numbers: dict[str, int] = {}
 
 
@@ -26,7 +26,7 @@ print("total =", numbers["total"])
 
 async def later() -> None:
     engine.push(add, read=[x, y], overwrite=total, name="add")
-    await engine.ready(total)  # asyncio goes on with other tasks meanwhile
+    await engine.ready(total)  # asyncio runs other tasks meanwhile
 
 
 asyncio.run(later())  # in a notebook: await later()

@@ -1,4 +1,4 @@
-"""A network that is known only while it runs: it learns to spell, and writes until it decides to stop."""
+"""A network whose length is known only at run time: it learns to spell, and writes letters until it chooses to stop."""
 
 import windrow
 
@@ -9,7 +9,7 @@ w, out = parameters.add("w", 2 * H, H), parameters.add("out", H, 27)
 
 
 @windrow.cell
-def step(cell: windrow.CellBody) -> None:  # of a state and a letter: the next state, and scores of the next letter
+def step(cell: windrow.CellBody) -> None:  # (state, letter) -> (next state, scores of the next letter)
     state = windrow.tanh(windrow.concat([cell.operand(H), windrow.embedding(letters, cell.index())]) @ w)
     cell.result(state)
     cell.result(state @ out)

@@ -1,4 +1,4 @@
-"""A model by name: it is trained, with checkpoints, then loaded, and asked."""
+"""Makes a model by name, trains it with checkpoints, loads it from a checkpoint, and predicts."""
 
 import windrow
 

@@ -21,12 +21,12 @@ def attach(cell: CellBody) -> None:  # a head and its new dependent become one p
 
 
 @windrow.cell
-def score(cell: CellBody) -> None:  # the actions, by the last two phrases of the stack and the next word
+def score(cell: CellBody) -> None:  # scores of the actions, from the last two phrases of the stack and the next word
     cell.result(tanh(concat([cell.operand(H), cell.operand(H), cell.operand(H)]) @ hidden) @ out)
 
 
 async def parse(graph: LazyGraph, sentence: DependencySentence, losses: list[LazyExpr] | None = None) -> float:
-    """The share of words that get their head. With `losses`, takes the right actions, and adds the loss of each."""
+    """The share of words that get the right head. With `losses`, takes the right actions and appends their losses."""
     phrases = {i: embedding(table, graph.index(tags[tag])) for i, tag in enumerate(sentence.tags, 1)}
     right, stack, queue, gold = 0, [-1, -1], list(phrases), dict(enumerate(sentence.heads, 1))
     while queue or len(stack) > 3:

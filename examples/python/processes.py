@@ -1,8 +1,8 @@
-"""Processes train one model on different samples, and MPI adds their gradients up.
+"""Processes train one model on different samples; MPI sums their gradients.
 
 mpirun -n 2 python processes.py    # or alone: python processes.py
 
-A program that uses mpi4py, too, imports it first.
+If a program uses mpi4py, too, it must import mpi4py before it makes an MpiWorld.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""A server of a trained model. The requests that come while a minibatch is computed are the next minibatch.
+"""A server for a trained model. Requests that arrive while a minibatch is computed form the next minibatch.
 
 windrow train listops --save run
 python serving.py run 8080

@@ -10,7 +10,7 @@ y = windrow.tensor(3 * inputs + 0.5)  # copies
 weight, bias = windrow.full(1, 1, 0.0), windrow.full(1, 1, 0.0)
 
 
-@windrow.static  # runs once, is replayed from then on
+@windrow.static  # the function runs once; later calls replay its ops
 def step(x: windrow.Tensor, y: windrow.Tensor) -> windrow.Tensor:
     with windrow.Tape() as tape:
         tape.watch(weight, bias)

@@ -1,4 +1,4 @@
-"""An encoder of torch below a tree of windrow: the leaves pull the states of a bidirectional LSTM."""
+"""A torch encoder below a windrow tree network: the leaves pull the states of a bidirectional LSTM."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A Tree-LSTM of windrow between two layers of PyTorch, in a training loop of PyTorch."""
+"""A windrow Tree-LSTM between two PyTorch layers, in a PyTorch training loop."""
 
 import torch
 
@@ -15,7 +15,7 @@ bias = parameters.add("bias", 1, 5 * H, "zeros")
 @windrow.vertex_function(arity=2)
 def tree_lstm(v: windrow.Vertex) -> None:
     h, c = v.state("h", H), v.state("c", H)
-    # Zeros where a vertex has no child.
+    # gather() gives zeros where a vertex has no child.
     gates = v.pull_row("words", H) @ win + concat([v.gather(0, h), v.gather(1, h)]) @ children + bias
     i, o, left, right = (sigmoid(gates[k * H : (k + 1) * H]) for k in range(4))
     memory = i * tanh(gates[4 * H :]) + left * v.gather(0, c) + right * v.gather(1, c)

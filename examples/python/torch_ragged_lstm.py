@@ -7,7 +7,7 @@ import windrow.torch
 
 
 H = 16
-lstm = torch.nn.LSTM(H, H, batch_first=True)  # what is replaced
+lstm = torch.nn.LSTM(H, H, batch_first=True)  # the module to replace
 
 parameters = windrow.Parameters(seed=1)
 w_in, w, bias = (parameters.add(name, rows, 4 * H) for name, rows in (("w_in", H), ("w", H), ("bias", 1)))
@@ -26,7 +26,7 @@ def cell(v: windrow.Vertex) -> None:
 
 
 ragged = windrow.torch.Module(cell, parameters, "h")
-with torch.no_grad():  # the weights of nn.LSTM
+with torch.no_grad():  # copies the weights of nn.LSTM
     ragged.w_in.copy_(lstm.weight_ih_l0.t())
     ragged.w.copy_(lstm.weight_hh_l0.t())
     ragged.bias.copy_((lstm.bias_ih_l0 + lstm.bias_hh_l0)[None])

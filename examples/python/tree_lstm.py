@@ -1,4 +1,4 @@
-"""A Tree-LSTM learns the sentiment of sentences, predicts, is saved and loaded. docs/python.md explains it."""
+"""Trains a Tree-LSTM on the sentiment of sentences, predicts, saves and loads it. docs/python.md explains it."""
 
 import windrow
 from windrow import concat, embedding, sigmoid, softmax_cross_entropy, tanh
