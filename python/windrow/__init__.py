@@ -362,11 +362,11 @@ __all__ = [
 __version__: str = _windrow._version
 
 _PATIENCE_AT_EXIT, _PATIENCE_BEFORE_FORK = 10.0, 5.0
-"""How many seconds pending ops have to end after the program, and before a fork."""
+"""Seconds that pending ops get to finish, at the end of the program and before a fork."""
 
 
 def _at_exit() -> None:
-    # Before Python ends, since ops may need it.
+    # Runs before Python ends, since ops may need it.
     if not _windrow._close_all(_PATIENCE_AT_EXIT):
         sys.stderr.write("windrow: the process ends without ops that did not end after the program\n")
         sys.stdout.flush()

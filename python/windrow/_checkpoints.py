@@ -1,4 +1,4 @@
-"""Checkpoints: folders of the same files that C++ programs write."""
+"""Folders of checkpoints, in the file format that C++ programs use, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._windrow import Snapshot
 
 
 class CheckpointWriter(_windrow.CheckpointWriter):
-    """The only writer of a folder of checkpoints. Makes and locks the folder.
+    """Writes checkpoints into a folder, which it creates, and locks against other writers.
 
     >>> writer = windrow.CheckpointWriter("run", keep=3)
     >>> writer.write(step, windrow.Snapshot(parameters, optimiser), {"epoch": 3})
@@ -24,10 +24,10 @@ class CheckpointWriter(_windrow.CheckpointWriter):
     Args:
         path: the folder.
         keep: the number of checkpoints that are kept, at least 1; older ones are deleted.
-        resume: allows a folder that has checkpoints.
+        resume: accepts a folder that already has checkpoints.
 
-    Raises FileError if files cannot be made in the folder, if another writer has locked it, and if it has checkpoints,
-    unless `resume`.
+    Raises FileError if files cannot be made in the folder, if another writer has locked it, or if it already has
+    checkpoints and `resume` is not set.
     """
 
     __slots__ = ()
@@ -36,10 +36,10 @@ class CheckpointWriter(_windrow.CheckpointWriter):
         super().__init__(os.fspath(path), keep=keep, resume=resume)
 
     def write(self, step: int, snapshot: Snapshot, record: Mapping[str, Any] | None = None) -> None:
-        """Writes a checkpoint, or replaces that of the same step. When this returns, it survives a loss of power.
+        """Writes a checkpoint, or replaces the one of the same step. When this returns, it survives a power cut.
 
-        `record` has more values by name: str, int, float, and lists and dicts of them. Numbers of NumPy become those of
-        Python, and tuples become lists. Values that are None are left out, so ask for them by record.get(name).
+        `record` has more values by name: str, int, float, and lists and dicts of them. NumPy numbers become Python
+        numbers, and tuples become lists. Values that are None are left out, so read them by record.get(name).
         """
         require(snapshot, Snapshot, "write: snapshot", "a windrow.Snapshot(parameters, optimiser)")
         require(record, (Mapping, type(None)), "write: record", "a mapping: values by name")
@@ -47,7 +47,7 @@ class CheckpointWriter(_windrow.CheckpointWriter):
 
 
 class CheckpointFolder(_windrow.CheckpointFolder):
-    """The checkpoints in a folder, for reading; beside a writer, too."""
+    """Reads the checkpoints in a folder. A writer may use the folder at the same time."""
 
     __slots__ = ("_path",)
 

@@ -1,10 +1,10 @@
-"""Refusals of arguments of a wrong type, in the words of Python's users."""
+"""Checks of argument types, whose errors use Python's terms."""
 
 from __future__ import annotations
 
 
 def type_name(value: object) -> str:
-    """What a value is, for errors: 'a list', 'an int', 'None'."""
+    """The type of a value in words, for errors: 'a list', 'an int', 'None'."""
     if value is None:
         return "None"
     if isinstance(value, type):

@@ -1,4 +1,4 @@
-"""How the samples of lists and objects become arrays."""
+"""Turns samples that are given as lists or objects into arrays."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Corpus:
         self._kinds: list[int] | None = [] if function.kinds > 1 else None
         self._inputs = function.inputs
         self._columns: dict[str, Any] = {name: [] for name in self._inputs}  # lists
-        self._given: set[str] = set()  # names of inputs that one vertex or edge has, at least
-        # What a vertex has that lacks an input: by name, an element of the column.
+        self._given: set[str] = set()  # names of inputs that at least one vertex or edge has
+        # For each input, the value of a vertex that lacks it.
         self._missing = {
             name: (0.0 if what == "values" else -1) if width == 1 else [0.0 if what == "values" else -1] * width
             for name, (what, _, width) in self._inputs.items()
@@ -38,7 +38,7 @@ class Corpus:
         kinds: Sequence[int] | None,
         columns: Mapping[str, Sequence[Any]],
     ) -> None:
-        """A sample whose inputs are lists with an element for each vertex, or for each child."""
+        """Adds a sample whose inputs are lists with an element for each vertex, or for each child."""
         for of in children:
             self._children.extend(of)
             self._child_offsets.append(len(self._children))
@@ -73,8 +73,8 @@ class Corpus:
                 )
 
     def require_given(self, what: str, others: Iterable[str] = ()) -> None:
-        """Raises MisuseError for an input that is missing everywhere: one that is not optional, or that may have one of
-        the other names."""
+        """Raises MisuseError for an input that is missing everywhere, if it is not optional, or if `others` has names
+        that may be misspellings of it."""
         others = sorted(others)
         for name, (kind, rows, _) in self._inputs.items():
             if name in self._given or not self._columns[name] or (kind == "optional index" and not others):
@@ -98,9 +98,9 @@ class Corpus:
         kinds: list[int] = []
         columns: dict[str, list[Any]] = {name: [] for name, (_, rows, _) in self._inputs.items() if rows != "edges"}
         vertex_of: dict[int, int] = {}  # by id
-        kept: list[Any] = []  # so that no two objects have one id
+        kept: list[Any] = []  # so that the objects live, and no two have the same id
         path: set[int] = set()
-        # Each element: an object, its children still to be visited, the vertices of those that have been.
+        # Each element: an object, an iterator over its unvisited children, and the vertices of the visited ones.
         open_: list[tuple[Any, Iterator[Any], list[int]]] = []
 
         def enter(node: Any) -> None:

@@ -40,7 +40,7 @@ class Treebank(_windrow.Treebank):
         return cls(text=_windrow._generate_treebank(trees, seed))
 
     def graphs(self, function: VertexFunction, words: Vocabulary) -> Graphs:
-        """A graph of each tree, whose function pulls the indices "label" and "word" (-1 for inner vertices).
+        """Makes a graph of each tree, for a function that pulls the indices "label" and "word" (-1 for inner vertices).
 
         Children precede their parents, so the root is the last vertex.
         """
@@ -51,8 +51,8 @@ class Treebank(_windrow.Treebank):
     @overload
     def __getitem__(self, which: slice) -> list[tuple[Any, ...]]: ...
     def __getitem__(self, which: int | slice) -> Any:
-        """A tree as nested tuples, (label, left, right) or (label, word), as Graphs.from_nested() takes them with
-        labels; a list of them for a slice."""
+        """A tree as nested tuples, (label, left, right) or (label, word), which Graphs.from_nested() accepts with
+        `labels`. For a slice, a list of trees."""
         if isinstance(which, slice):
             return [self._nested(i) for i in range(*which.indices(len(self)))]
         return self._nested(which)
@@ -70,7 +70,7 @@ class DependencyTreebank(_windrow.DependencyTreebank):
     >>> treebank = windrow.DependencyTreebank("en_ewt-ud-train.conllu")
     >>> graphs = treebank.graphs(cell, words=treebank.vocabulary("words", at_least=2))
 
-    Raises DataError, naming the line, for malformed text, and for dependencies that are no tree.
+    Raises DataError, naming the line, for malformed text, and for dependencies that do not form a tree.
     """
 
     __slots__ = ()
@@ -92,10 +92,10 @@ class DependencyTreebank(_windrow.DependencyTreebank):
         relations: Vocabulary | None = None,
         enhanced: bool = False,
     ) -> Graphs:
-        """A graph of each sentence: a vertex for each word, whose children are its dependents from left to right.
+        """Makes a graph of each sentence: a vertex for each word, whose children are its dependents from left to right.
 
-        With vocabularies, graphs have the indices "word", "tag" and "relation" (of a word to its head). Enhanced
-        dependencies may give a word several heads, and "relation" is an index of edges then.
+        For each vocabulary that is given, the graphs have an index: "word", "tag" or "relation" (of a word to its
+        head). With `enhanced` dependencies, a word may have several heads, and "relation" is an index of edges.
         """
         return Graphs(self._graphs(function, words, tags, relations, enhanced))
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ._runner import Batches
     from ._windrow import InputGraph
 
-_most_vertices = 400  # that are drawn
-_step, _row, _radius = 34, 44, 12  # pixels between vertices and between levels, and of a vertex
+_most_vertices = 400  # larger graphs are not drawn
+_step, _row, _radius = 34, 44, 12  # in pixels: distance of vertices, distance of levels, radius
 _colours = ("#9ecae1", "#fdd0a2", "#c7e9c0", "#dadaeb", "#fcbba1", "#d9d9d9", "#fee391", "#c6dbef")
 
 
@@ -36,8 +36,8 @@ def graph_dot(graph: InputGraph) -> str:
 
 
 def _places(children: list[list[int]]) -> tuple[list[float], list[int]]:
-    """Columns and levels: leaves side by side in the order of a walk, and consumers above the middle of their
-    children."""
+    """The column and level of each vertex: leaves side by side in depth-first order, consumers above the mean of
+    their children's columns."""
     count = len(children)
     consumed = {child for of in children for child in of}
     column: list[float] = [0.0] * count
@@ -112,7 +112,7 @@ def graphs_html(graphs: Graphs) -> str:
 
 
 def _edges(batches: Batches) -> dict[tuple[int, int], int]:
-    """By pair of batches, how many children the second one has in the first."""
+    """For each pair (a, b) of batches, how many children the vertices of b have in a."""
     batch_of: dict[tuple[int, int], int] = {}
     for number, batch in enumerate(batches):
         for vertex in batch.vertices:
@@ -129,7 +129,7 @@ def _edges(batches: Batches) -> dict[tuple[int, int], int]:
 
 
 def batches_dot(batches: Batches) -> str:
-    """The batches, and how many children each has in which others, in the language of Graphviz."""
+    """The batches in the language of Graphviz. Edges show how many children a batch has in another one."""
     lines = ["digraph {", "  rankdir=BT;", "  node [shape=box];"]
     for number, batch in enumerate(batches):
         title = batch.type.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""What is Python's own about engines: with blocks, asyncio, the defaults of arguments."""
+"""Engines: what Python adds to the extension module, namely with blocks, asyncio and traces."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Engine(_windrow.Engine):
     ...     engine.push(compute, read=x, mutate=y)
     ...     engine.wait(y)
 
-    ``policy`` is "pool", "serial", "per_device" or "chaos"; ``workers`` is the number of threads. Both default to the
-    environment variables WINDROW_POLICY and WINDROW_WORKERS, or the pool and the number of cores. A thread that pushes
-    is held back while more than ``max_pending_ops`` ops are pending. With ``watchdog`` (seconds), the log tells what ops
-    wait for when none finishes for so long.
+    ``policy`` is "pool", "serial", "per_device" or "chaos"; ``workers`` is the number of threads. Their defaults are
+    the environment variables WINDROW_POLICY and WINDROW_WORKERS, or else "pool" and the number of cores. A thread that
+    pushes is held back while more than ``max_pending_ops`` ops are pending. If no op finishes for ``watchdog`` seconds,
+    the log tells what the pending ops wait for.
 
     Any thread may call any method. An engine lives until close(), the end of its with block, or the end of the program.
     """
@@ -56,15 +56,16 @@ class Engine(_windrow.Engine):
         self._made = True
 
     def wait(self, *reads: Access, mutate: Access = None, timeout: float | None = None) -> bool:
-        """Waits for the earlier ops that change these variables or tensors; with ``mutate``, also for those that read.
+        """Waits for earlier ops that change ``reads``, and for earlier ops that read or change ``mutate``.
 
-        Raises OpError if one of them failed. Returns False after ``timeout`` seconds, otherwise True.
+        Both are variables or tensors. Raises OpError if one of these ops failed. Returns False after ``timeout``
+        seconds, otherwise True.
         """
         return self._wait(reads, mutate, timeout)
 
     async def ready(self, *reads: Access) -> None:
-        """Waits for the same in a coroutine of asyncio: ``await engine.ready(x)``."""
-        import asyncio  # takes a third of the import of this package
+        """As wait(*reads), in a coroutine of asyncio: ``await engine.ready(x)``."""
+        import asyncio  # not at the top: takes a third of the import time of this package
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -78,16 +79,16 @@ class Engine(_windrow.Engine):
                 future.set_exception(error)
 
         def tell(error: BaseException | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # raised if the loop has ended
                 loop.call_soon_threadsafe(finish, error)
 
         self._when_ready(reads, tell)
         await future
 
     def capture(self, body: Callable[[], object], *, name: str = "") -> _windrow.Graph:
-        """Records what ``body`` pushes to this engine, retires and launches, and runs none of it.
+        """Calls ``body``, and records what it pushes to this engine, retires and launches, without running any of it.
 
-        Launching the graph that it returns costs a fraction of pushing its ops.
+        Returns a graph. To launch it costs a fraction of pushing its ops.
 
         >>> step = engine.capture(lambda: engine.push(compute, read=x, mutate=y))
         >>> for _ in range(1000):
@@ -115,7 +116,7 @@ class Engine(_windrow.Engine):
     ) -> None:
         if self.closed:
             return
-        # An op that was waited for may take a moment to end.
+        # An op may still be pending for a moment after a wait for it has returned.
         pending = 0 if error is not None or _windrow._becomes_idle(self, 0.005) else self.stats().pending
         self.close()
         if pending > 0:
@@ -140,7 +141,7 @@ class Engine(_windrow.Engine):
 
 
 class Trace:
-    """What an engine has recorded; see Engine.trace()."""
+    """The recording of an engine; see Engine.trace()."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -155,4 +156,4 @@ class Trace:
 
 
 _default: Engine | None = None
-"""The engine of default_engine(), which the module keeps."""
+"""The engine of default_engine(), which this variable keeps alive."""

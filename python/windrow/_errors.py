@@ -22,7 +22,7 @@ class Cancelled(Error):
 
 
 class DeadlineError(Error, TimeoutError):
-    """The error of an op whose deadline has passed before it has finished."""
+    """The error of an op that had not finished when its deadline passed."""
 
 
 class OutOfMemory(Error, MemoryError):
@@ -46,7 +46,7 @@ class CommError(Error):
 
 
 class PeerError(CommError):
-    """A CommError that another member reports to the user, too."""
+    """A CommError that another member reports to the user, so this one need not be printed."""
 
 
 class AbortError(PeerError):

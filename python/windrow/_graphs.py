@@ -24,8 +24,8 @@ class Graphs(_windrow.Graphs):
     ...     runner.differentiate(minibatch)
 
     ``graphs[3]`` is an InputGraph; ``graphs[10:20]`` and ``graphs[[3, 1, 4]]`` are Graphs, which share the graphs.
-    Graphs are checked once, when they are made: MisuseError names the sample and the vertex of what does not fit. They
-    are immutable, and any thread may use them. ``Graphs([...])`` makes one of a list of InputGraph.
+    Graphs are checked once, when they are made: if data do not fit, MisuseError names the sample and the vertex. Graphs
+    are immutable, and any thread may use them. ``Graphs([...])`` takes a list of InputGraph.
 
     From:
         arrays              from_arrays: the fastest, for thousands of samples in one call
@@ -41,8 +41,8 @@ class Graphs(_windrow.Graphs):
     def minibatches(self, size: int, shuffle: int | None = None) -> list[Self]:
         """The graphs in minibatches of `size` graphs, the last of which may be smaller.
 
-        They are in random order if `shuffle` gives a seed: pass another one for each epoch. Equal seeds give equal
-        minibatches, on each platform. Raises TypeError for True and False, which are no seeds.
+        If `shuffle` is a seed, the graphs are in random order: pass another seed for each epoch. Equal seeds give equal
+        minibatches on all platforms. Raises TypeError for True and False, which are not seeds.
         """
         if isinstance(shuffle, bool):
             raise TypeError(
@@ -63,7 +63,7 @@ class Graphs(_windrow.Graphs):
         numbering: Literal["sample", "corpus"] = "sample",
         **inputs: ArrayLike,
     ) -> Self:
-        """Makes the graphs of all samples in one call, without a loop of Python.
+        """Makes the graphs of all samples in one call, without a Python loop.
 
         >>> # (It works), then (Fine): vertices 0, 1 and 2 of the first sample, vertex 0 of the second
         >>> windrow.Graphs.from_arrays(
@@ -74,15 +74,14 @@ class Graphs(_windrow.Graphs):
             function: the vertex function that computes these graphs.
             offsets: (samples + 1,) sample s has the vertices offsets[s] to offsets[s + 1] - 1.
             child_offsets: (vertices + 1,) vertex v has the children children[child_offsets[v]] to
-                children[child_offsets[v + 1] - 1]. None if each vertex has the same number of children, -1 for missing
-                ones: then `children` is (vertices, arity).
-            children: (edges,) vertices, or -1 for a missing child.
+                children[child_offsets[v + 1] - 1]. If None, `children` is (vertices, arity), with -1 for missing ones.
+            children: (edges,) the vertex number of each child, or -1 for a missing child.
             kinds: (vertices,) the number of the kind that computes each vertex, for a function of several kinds.
-            numbering: whether children are numbered from 0 within each sample, or through all samples.
+            numbering: whether children are numbered from 0 within each sample, or through all samples ('corpus').
             inputs: for each name that the function pulls, an array (vertices,) or (vertices, width): integers for an
-                index, -1 for a missing one, any numbers for values. Inputs of edges have a row for each child.
+                index, with -1 for a missing one, and any numbers for values. Inputs of edges have a row for each child.
 
-        Arrays are NumPy arrays or others that exchange memory by DLPack, of any type of numbers; lists work, too. The
+        Arrays are NumPy arrays or others that exchange memory by DLPack, of any numeric type; lists work, too. The
         graphs hold copies.
 
         Raises MisuseError, naming sample and vertex, for data that do not fit together or that the function refuses.
@@ -154,11 +153,11 @@ class Graphs(_windrow.Graphs):
 
         Args:
             children: returns the children of an object, from the first to the last; None for a missing one.
-            inputs: returns the inputs of an object: a number, or a row, for each name. An index that is left out is
-                -1, values are 0. Each name that is not optional must be there for one object at least.
+            inputs: returns the inputs of an object: a number, or a row, for each name. A missing index becomes -1, and
+                missing values become 0. At least one object must have each input that is not optional.
             kind: returns the kind of an object, for a function of several kinds.
-            shared: whether an object that is met twice is one vertex, for graphs in which vertices have several
-                consumers; otherwise it is a vertex each time.
+            shared: whether an object that is reached several times is one vertex, for graphs in which vertices have
+                several consumers; otherwise it becomes a new vertex each time.
 
         An object's vertex follows those of its children, so the root is the last vertex. Raises MisuseError for a name
         that the function does not pull, or that is missing for all objects.
@@ -180,21 +179,21 @@ class Graphs(_windrow.Graphs):
         word: str = "word",
         label: str = "label",
     ) -> Self:
-        """Makes a graph of each tree of nested tuples or lists, or of NLTK.
+        """Makes a graph of each tree. A tree is a nested tuple or list, or a tree of NLTK.
 
         >>> windrow.Graphs.from_nested(cell, [(("the", "cat"), "sat")], words)
         >>> windrow.Graphs.from_nested(cell, [(3, (2, "It"), (4, "works"))], words, labels=int)
         >>> windrow.Graphs.from_nested(cell, nltk.corpus.treebank.parsed_sents(), words, labels=categories)
 
         Args:
-            words: gives the number of a word: a dict, a Vocabulary or a function. Without it, words are numbers.
-            labels: gives the number of a label. With it, the first element of each tuple is its label, otherwise
-                tuples have no labels. The labels of NLTK trees need it, too.
+            words: maps a word to its number: a dict, a Vocabulary or a function. If None, the words must be numbers.
+            labels: maps a label to its number. If given, the first element of each tuple is its label; if None, tuples
+                have no labels, and the labels of NLTK trees are ignored.
             word, label: the names by which the function pulls them.
 
         A tuple with a label whose only child is a word is one vertex, with the word. Other words are vertices without
-        a label (-1). Names that the function does not pull are left out. Raises MisuseError for one tuple in place of
-        a list of trees.
+        a label (-1). Names that the function does not pull are left out. Raises MisuseError for a single tree in place
+        of a list of trees.
         """
         if isinstance(trees, (str, bytes)):
             raise TypeError(
@@ -211,7 +210,7 @@ class Graphs(_windrow.Graphs):
             if isinstance(tree, (str, bytes)) or not isinstance(tree, (tuple, list)):
                 return None, ()
             label_of = getattr(tree, "label", None)
-            if callable(label_of):  # a list that NLTK extends
+            if callable(label_of):  # a tree of NLTK, which is a list
                 return label_of(), tree
             if number_of_label is None:
                 return None, tree
@@ -253,10 +252,11 @@ class Graphs(_windrow.Graphs):
 
         An edge leads from a vertex to its child, or with ``children="predecessors"`` from a child to its consumer.
         Children are in the order in which their edges were added; parallel edges of a MultiDiGraph give a child several
-        times. The attributes of nodes and edges are the inputs of
-        the same names; an index that is missing is -1, values are 0. Vertices are numbered in the order of the nodes.
-        Attributes of other names are left alone. Raises MisuseError if an input is missing everywhere, unless it is
-        optional and there are no attributes of other names, one of which may be its misspelling.
+        times. Vertices are numbered in the order of the nodes. The attributes of nodes and edges are the inputs of the
+        same names. A missing index becomes -1, and missing values become 0. Attributes of other names are ignored.
+
+        Raises MisuseError if an input is missing everywhere. An optional input may be missing everywhere, unless there
+        are attributes of other names, since one of these may be its misspelling.
         """
         if hasattr(graphs, "is_directed"):
             raise MisuseError("from_networkx: graphs is one graph; expected a list: [graph]")
@@ -272,7 +272,7 @@ class Graphs(_windrow.Graphs):
                 raise MisuseError(f"from_networkx: sample {number} is undirected; expected a DiGraph")
             place = {node: i for i, node in enumerate(graph)}
             nodes = [graph.nodes[node] for node in graph]
-            # Of a MultiDiGraph, each of parallel edges.
+            # These list each of the parallel edges of a MultiDiGraph.
             of_node = graph.out_edges if children == "successors" else graph.in_edges
             at = 1 if children == "successors" else 0  # where an edge names the child
             below = [[edge[at] for edge in of_node(node)] for node in graph]
@@ -301,7 +301,7 @@ class Graphs(_windrow.Graphs):
 
 
 def _numbering(numbers: Numbers | None, what: str) -> Callable[[Any], int]:
-    """How words or labels become numbers."""
+    """The function that maps a word or a label to its number."""
     if numbers is None:
 
         def given(number: Any) -> int:

@@ -38,8 +38,8 @@ class Model(_windrow.Model):
         >>> [prediction.label.name for prediction in model.predict(["It works", "It does not"])]
 
         Args:
-            texts: what ``model.kind.input`` says, such as sentences; what ``windrow predict`` accepts as a line.
-            beam: for models that write: the width of the beam search.
+            texts: in the form that ``model.kind.input`` describes, such as sentences; lines for ``windrow predict``.
+            beam: for models that write text, such as translations: the width of the beam search.
             parts: whether models that label a text as a whole label each part, too.
 
         Raises DataError for a text that cannot be read, naming its number from 1, and MisuseError if the model predicts
@@ -62,24 +62,24 @@ class Model(_windrow.Model):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint into a new folder, for load_model() and ``windrow predict``. Waits.
 
-        A training that shall go on is saved by Trainer.save(). Raises FileError if the folder has checkpoints or cannot
+        To continue training later, use Trainer.save() instead. Raises FileError if the folder has checkpoints or cannot
         be written.
         """
         self._save(os.fspath(path))
 
     def take_weights(self, of: Model) -> dict[str, tuple[int, int]]:
-        """Takes the parameters of another model of this kind, matching rows of words and columns of labels by name.
+        """Copies the parameters of another model of this kind, matching rows of words and columns of labels by name.
 
-        Returns, for each kind of names, how many both models have, and how many this one has. Raises MisuseError for a
-        model of another kind or other sizes.
+        Returns, for each kind of names, how many names both models have, and how many this model has. Raises
+        MisuseError for a model of another kind or other sizes.
         """
         return self._take_weights(of)
 
     def set_word_vectors(self, file: str | os.PathLike[str]) -> tuple[int, int]:
         """Sets the rows of the word embedding whose words occur in a file of GloVe or word2vec, as text.
 
-        Returns how many rows were set, and of how many. Raises MisuseError for a model without word embedding, and
-        DataError, naming the line, for a file of another width.
+        Returns the number of rows that were set, and the number of all rows. Raises MisuseError for a model without word
+        embedding, and DataError, naming the line, for a file of another width.
         """
         return self._set_word_vectors(os.fspath(file))
 
@@ -112,16 +112,16 @@ def make_model(
     >>> trainer.evaluate()
 
     Args:
-        name: one of model_kinds(), as ``windrow train`` has them.
+        name: one of model_kinds(), which are those of ``windrow train``.
         data: the folder of the data; without it, data are generated.
         device: where it computes; the host of the default engine if None.
         seed: of initial values and of generated data.
         samples: the number of generated training samples; 0: the kind's default.
-        cell, switches: of those of the kind.
+        cell, switches: of those that the kind has; see ModelKind.
         dropout, word_dropout: rates of elements, and of words as a whole, for kinds that take them.
-        training_file, validation_file: other files than the kind's.
+        training_file, validation_file: files to read in place of those of ModelKind.files.
         source_language, target_language: of parallel text.
-        sizes: those of the kind, such as ``hidden``.
+        sizes: sizes that the kind has, such as ``hidden``.
 
     Raises MisuseError, listing what there is, for an unknown name, size, cell or switch, and DataError for malformed or
     missing data.
@@ -149,7 +149,7 @@ def load_model(folder: str | os.PathLike[str], device: Device | None = None) -> 
 
     >>> windrow.load_model("run").predict(["It works"])
 
-    For predictions: the model has no data. Raises FileError if there is no such checkpoint of a model.
+    The model can only predict: it has no data. Raises FileError if the folder has no such checkpoint of a model.
     """
     try:
         return Model(os.fspath(folder), device)
@@ -173,19 +173,19 @@ class Trainer(_windrow.Trainer):
     ...     trainer.save(writer)
 
     Args:
-        model: its parameters are trained.
+        model: the model to train.
         optimiser: 'sgd', 'momentum', 'nesterov', 'adagrad', 'rmsprop' or 'adam'.
         rate: the learning rate, a number or a LearningRate. None: the model's with 'sgd', otherwise PyTorch's default.
         minibatch: samples per minibatch.
-        micro_batches: a minibatch is computed in so many parts, in the memory of the largest one.
+        micro_batches: the number of parts in which a minibatch is computed, one after the other, to save memory.
         penalty, decay, clip_norm: as for Optimiser and AdamW.
-        averages: if given, the decay of averages of the parameters over steps, with which scores are computed.
+        averages: the decay of averages of the parameters over steps; if given, evaluate() uses the averages.
         seed: of the order of samples.
         group: trains together with the trainers of the other members, such as the processes of MpiWorld.group(); all
             make the same calls.
         sharded: see DataParallel.
 
-    Equal seeds and calls give equal bits.
+    Equal seeds and calls give bitwise equal results.
     """
 
     __slots__ = ("_about",)

@@ -32,21 +32,21 @@ class OptimiserOptions(TypedDict, total=False):
 
 
 class AdagradOptions(OptimiserOptions, total=False):
-    """The same, and PyTorch's names of epsilon and initial."""
+    """OptimiserOptions, and PyTorch's names of epsilon and initial."""
 
     eps: float
     initial_accumulator_value: float
 
 
 class RmsPropOptions(OptimiserOptions, total=False):
-    """The same, and PyTorch's names of epsilon and smoothing."""
+    """OptimiserOptions, and PyTorch's names of epsilon and smoothing."""
 
     eps: float
     alpha: float
 
 
 class AdamOptions(OptimiserOptions, total=False):
-    """The same, and PyTorch's names of epsilon and of (first, second)."""
+    """OptimiserOptions, and PyTorch's names of epsilon and of (first, second)."""
 
     eps: float
     betas: tuple[float, float]
@@ -60,7 +60,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "alpha": ("smoothing",),
     "initial_accumulator_value": ("initial",),
 }
-"""What options of PyTorch are called here. The decay of AdamW is no penalty: see Optimiser.__init__()."""
+"""PyTorch's names of options, and the names here. For AdamW, weight_decay means decay: see Optimiser.__init__()."""
 
 _ELSEWHERE = {
     "momentum": "windrow.Momentum has it",
@@ -69,7 +69,7 @@ _ELSEWHERE = {
     "lr_decay": "the rate can be a windrow.LearningRate",
     "decay": "windrow.AdamW has it",
 }
-"""Options that are found elsewhere."""
+"""Hints for errors: where to find options that an optimiser lacks."""
 
 
 class Optimiser(_windrow.Optimiser):
@@ -86,9 +86,9 @@ class Optimiser(_windrow.Optimiser):
         penalty: adds penalty * value to the gradient (PyTorch's weight_decay, except that of AdamW).
         clip_norm: the largest norm of all gradients together; larger ones are scaled down.
         clip_value: the largest magnitude of an element of a gradient.
-        accumulate: a step is taken at every so many calls of step(); the others keep the gradients.
-        tables: 'lazy': rows of a table that no lookup used do not change. 'dense': they take a step with a gradient of
-            zero.
+        accumulate: the number of calls of step() for each step that is taken; other calls only keep the gradients.
+        tables: 'lazy': rows of a table that no lookup used do not change. 'dense': such rows take a step with a
+            gradient of zero.
 
     Frozen parameters, and those that the loss does not depend on, are left alone. Raises MisuseError for options out
     of range.
@@ -108,7 +108,7 @@ class Optimiser(_windrow.Optimiser):
         *,
         numbers: tuple[str, ...] = (),
     ) -> None:
-        # `own` are the arguments of a class that are no options of all; `numbers` are those that the method takes.
+        # `own` has the arguments of a subclass that are not common options; `numbers` names those of the method.
         title = type(self).__name__
         require(parameters, _windrow.Parameters, f"{title}: parameters", "windrow.Parameters, all of them")
         known: dict[str, Any] = {
@@ -170,15 +170,15 @@ class Optimiser(_windrow.Optimiser):
 
     @classmethod
     def _default(cls, argument: str) -> Any:
-        """The default of an argument of a class."""
+        """The default of an argument of this class's constructor."""
         if argument == "rate":
             return (cls.__init__.__defaults__ or (None,))[0]
         return (cls.__init__.__kwdefaults__ or {}).get(argument)
 
     def step(self, samples: int) -> None:
-        """Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples.
+        """Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples.
 
-        Gradients are divided by `samples`, such as ``len(graphs)``. Does not wait. Raises MisuseError if no gradients
+        Divides the gradients by `samples`, such as ``len(graphs)``. Does not wait. Raises MisuseError if no gradients
         were ever computed.
         """
         require(samples, SupportsIndex, "step: samples", "the number of samples of the minibatch, such as len(graphs)")

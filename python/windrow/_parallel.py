@@ -1,4 +1,4 @@
-"""Data-parallel training: by processes of MPI, and by devices of one process."""
+"""Data-parallel training across MPI processes, and across the devices of one process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ atexit.register(_end_mpi)  # runs after the engines have ended
 
 
 class MpiWorld(_windrow.MpiWorld):
-    """MPI in this process, for programs that ``mpirun`` starts. Without it, the world has one member.
+    """MPI in this process, for programs that ``mpirun`` starts. Without mpirun, the world has one member.
 
     >>> world = windrow.MpiWorld()
     >>> parallel = windrow.DataParallel(world.group(), parameters)
@@ -34,12 +34,12 @@ class MpiWorld(_windrow.MpiWorld):
 
     Args:
         communicator: a communicator of mpi4py whose processes are the world; all processes if None.
-        patience: after how many seconds without a missing process a group breaks, and a call of MPI counts as hung.
+        patience: seconds after which a group breaks if a process is missing, and a call of MPI counts as hung.
 
-    A program that uses mpi4py imports it first: then mpi4py starts MPI, with all its threads, and ends it. Otherwise
-    this object starts MPI, and a process can have only one. All processes make it at the same time. It ends with
-    close(), or with the program; if an exception has ended the program, the other processes get an AbortError that
-    names it.
+    A program that uses mpi4py must import it first: then mpi4py starts MPI, with support for threads, and ends it.
+    Otherwise this object starts MPI, and a process can make only one such object. All processes make it at the same
+    time. It ends at close(), or at the end of the program. If an exception ends the program, the other processes get an
+    AbortError that names the exception.
 
     Raises MisuseError if there is no MPI library or plug-in, and if MPI was started with fewer threads than
     MPI.THREAD_MULTIPLE; CommError if MPI fails.
@@ -70,15 +70,15 @@ class DataParallel(_windrow.DataParallel):
     >>> runner.differentiate(samples_of_this_member)
     >>> optimiser.step(parallel.combine(number_of_samples))  # along the gradient of all members' samples
 
-    Gradients are summed as ops, while the backward pass goes on below them. All members construct it at the same time,
-    with the same options.
+    Ops sum the gradients, while the backward pass continues in the layers below. All members construct a DataParallel
+    at the same time, with the same options.
 
     Args:
         communicator: this member of the group; its device is that of the parameters.
-        parameters: those of this member. They must not share memory.
-        sharded: the optimiser, if each member shall keep the states of some parameters only, and take their steps.
-        bucket_bytes: gradients are summed in groups of about so many bytes.
-        part_bytes: sums move in parts of so many bytes, a multiple of 4; 0: in one part.
+        parameters: those of this member. No two parameters may share memory.
+        sharded: an optimiser to shard: each member takes the steps of some parameters, and keeps only their states.
+        bucket_bytes: gradients are summed in groups of about this many bytes.
+        part_bytes: the bytes of the parts in which sums are sent, a multiple of 4; 0: in one part.
         bfloat16: sends gradients rounded to 16 bits; what rounding removes is added to the next gradient.
 
     Raises MisuseError for options that exclude each other and for parameters of another device, CommError if members
@@ -112,7 +112,7 @@ class DataParallel(_windrow.DataParallel):
 
 
 class Replicas(_windrow.Replicas):
-    """Trains a vertex function on several devices of this process, in one call a step.
+    """Trains a vertex function on several devices of this process, with one call per step.
 
     >>> devices = windrow.host_devices(2)
     >>> parameters = windrow.Parameters(devices[0], seed=1)
@@ -122,19 +122,19 @@ class Replicas(_windrow.Replicas):
     ...     parts = replicas.step(minibatch)
     >>> sum(part.loss() for part in parts)  # waits
 
-    A step equals one on a single device, up to rounding, with dropout, too.
+    A step equals a step on a single device up to rounding, also with dropout.
 
     Args:
         function: the vertex function, which uses `parameters` only.
         parameters: the set of the first device. All others get replicas of it.
-        devices: where to compute.
+        devices: the devices that compute.
         optimiser: makes the optimiser of a set; called for each device.
-        sharded: each device keeps the optimiser's states of some parameters only, and takes their steps.
-        bucket_bytes: gradients are summed in groups of about so many bytes.
+        sharded: whether each device takes the steps of some parameters, and keeps only their states.
+        bucket_bytes: gradients are summed in groups of about this many bytes.
 
     Attributes:
-        parameters: the set of each device; all have equal values, so the first one is that of a checkpoint.
-        optimisers: likewise. To continue from a checkpoint, restore all.
+        parameters: the set of each device. All have equal values, so a checkpoint needs only the first one.
+        optimisers: the optimiser of each device; likewise. To continue from a checkpoint, restore all.
     """
 
     __slots__ = ("parameters", "optimisers")
@@ -160,9 +160,9 @@ class Replicas(_windrow.Replicas):
     def step(self, graphs: _windrow.Graphs | Sequence[InputGraph]) -> list[Minibatch]:
         """Takes a step along the gradient of all graphs, divided by their number. Pushes ops and returns.
 
-        The graphs are distributed over the devices by their vertices. Returns the minibatch of each device: the loss is
-        the sum of theirs. Raises MisuseError for no graphs, and as Runner.differentiate() does; no parameter has
-        changed then. After another error the replicas cannot be used any more.
+        The graphs are distributed over the devices by their numbers of vertices. Returns the minibatch of each device;
+        the loss is the sum of their losses. Raises MisuseError for no graphs, and as Runner.differentiate() does; then
+        no parameter has changed. After any other error, the replicas can no longer be used.
         """
         return super().step(graphs)
 

@@ -16,7 +16,7 @@ class Parameters(_windrow.Parameters):
     """A set of parameters with their gradients.
 
     >>> parameters = windrow.Parameters(seed=1)
-    >>> w = parameters.add("w", 64, 5)  # rows, width; drawn as by Glorot and Bengio
+    >>> w = parameters.add("w", 64, 5)  # rows, width; Glorot initialisation
     >>> bias = parameters.add("bias", 1, 5, "zeros")
     >>> table = parameters.add("words", 10_000, 64, windrow.init.uniform(-0.1, 0.1))
     >>> pretrained = parameters.add("pretrained", array)  # or a Tensor, which is shared and not copied
@@ -24,11 +24,11 @@ class Parameters(_windrow.Parameters):
     >>> values = {name: parameter.numpy() for name, parameter in parameters.items()}
     >>> parameters.save("weights")  # and parameters.load("weights")
 
-    It has the methods of a mapping from names to parameters; but iteration gives the parameters.
+    It has the methods of a mapping from names to parameters; but iteration yields parameters, not names.
 
     Args:
-        device: where the values lie, and ops run; the host of the default engine if None.
-        seed: draws initial values, in the order in which parameters are added, and dropout.
+        device: where the values are stored and ops run; the host of the default engine if None.
+        seed: of dropout, and of initial values, which are drawn in the order in which parameters are added.
         name: names the set in errors. Sets that one function uses must have different names.
         non_finite: 'fail': a loss that is infinite or NaN fails its minibatch and the step, which poisons the
             parameters. 'skip': a step whose losses or gradients are not finite is skipped as a whole; see
@@ -58,11 +58,10 @@ class Parameters(_windrow.Parameters):
         return [(parameter.name, parameter) for parameter in self._all()]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the values into a folder of their own, as a checkpoint of step 0; replaces those that it wrote there
-        before. Waits.
+        """Writes the values into a folder of their own, as a checkpoint of step 0; replaces an earlier save(). Waits.
 
-        A training that shall go on is saved by a CheckpointWriter, with its optimiser. Raises FileError for a folder
-        with checkpoints of other steps, or that cannot be written.
+        To continue training later, save parameters and optimiser by a CheckpointWriter instead. Raises FileError if the
+        folder has checkpoints of other steps or cannot be written.
         """
         from ._checkpoints import CheckpointWriter
 
@@ -72,10 +71,10 @@ class Parameters(_windrow.Parameters):
         CheckpointWriter(folder, keep=1, resume=True).write(0, _windrow.Snapshot(self))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Sets the values to those of the newest checkpoint of a folder that save() or a CheckpointWriter has written:
-        to the averages if it has some. Waits.
+        """Loads the values from the newest checkpoint in a folder of save() or a CheckpointWriter. Waits.
 
-        Raises FileError if there is no checkpoint, and if a parameter is missing there or has another shape.
+        If the checkpoint has averages, loads these. Raises FileError if there is no checkpoint, and if a parameter is
+        missing in it or has another shape.
         """
         from ._checkpoints import CheckpointFolder
 

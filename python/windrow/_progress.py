@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_LINES = 0.1
 
 
 class _Line(Generic[_Item]):
-    """What progress() returns where tqdm is missing: one line of standard error, which is rewritten."""
+    """The result of progress() without tqdm: one line on standard error, which is rewritten in place."""
 
     def __init__(self, iterable: Iterable[_Item], description: str, total: int | None, shown: bool) -> None:
         self._iterable, self._description, self._shown = iterable, description, shown
@@ -39,7 +39,7 @@ class _Line(Generic[_Item]):
             self._tell("\n")
 
     def set_postfix(self, **values: Any) -> None:
-        """Shows values behind the count, such as the loss."""
+        """Shows values after the count, such as the loss."""
         texts = (
             f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
         )
@@ -67,12 +67,12 @@ def _in_notebook() -> bool:
 def _has_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # sys.stderr is None or closed
         return False
 
 
 def progress(iterable: Iterable[_Item], description: str = "", *, total: int | None = None) -> Any:
-    """Iterates, and shows how far it is: in a terminal as one line, in a notebook as a bar, and otherwise not at all.
+    """Iterates, and shows the progress: in a terminal as one line, in a notebook as a bar, and otherwise not at all.
 
     >>> for minibatch in windrow.progress(graphs.minibatches(64, shuffle=epoch), f"epoch {epoch}"):
     ...     runner.differentiate(minibatch)
@@ -82,7 +82,7 @@ def progress(iterable: Iterable[_Item], description: str = "", *, total: int | N
         description: shown before the count.
         total: the number of items, if ``len(iterable)`` does not tell.
 
-    Returns an iterable with ``set_postfix(loss=...)``, which shows values behind the count: a bar of tqdm where that
+    Returns an iterable with ``set_postfix(loss=...)``, which shows values after the count: a bar of tqdm if that
     package is installed. Since calls push ops and return, a loop runs ahead of the engine until something waits, such
     as ``minibatch.loss()``.
     """

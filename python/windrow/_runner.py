@@ -1,4 +1,4 @@
-"""Runners, and how they divide minibatches."""
+"""Runners, and the batches into which they divide minibatches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 def _dict(values: Mapping[str, V] | None) -> dict[str, V] | None:
-    """For the extension module, which takes no other mapping."""
+    """Converts a mapping to a dict, the only mapping that the extension module takes."""
     if values is None or isinstance(values, dict):
         return values
     require(values, Mapping, "given", "a mapping: tensors by name")
@@ -48,16 +48,16 @@ class Runner(_windrow.Runner):
         function: the vertex function.
         parameters: the set that it uses, or a list of several sets.
         device: where it computes; that of the parameters if None.
-        ahead: the most unfinished minibatches when a call returns. Each holds its memory.
+        ahead: the most unfinished minibatches when a call returns, including its own. Each holds its memory.
         groups: the most groups of samples that run concurrently.
         group_flops: the least work of a group, in floating point operations.
         op_flops: the target work of an op, in floating point operations.
-        split_rows: the least rows of an op, where a batch is cut for several workers.
+        split_rows: the least rows of each op if a batch is cut for several workers.
         schedule: 'level', 'depth', 'agenda', 'complete' or 'serial'; see make_schedule().
-        own_types: the most vertex types, per kind, with a computation of their own.
+        own_types: the most vertex types per kind whose computation leaves out missing children and indices.
         batch_rows: the most vertices of one batch.
-        time_steps: measures RunnerStats.times.
-        without: names of optimisations that are switched off, to measure their effect: 'specialisation', 'eager',
+        time_steps: whether to measure RunnerStats.times.
+        without: names of optimisations to switch off, in order to measure their effect: 'specialisation', 'eager',
             'lazy', 'slots', 'in_place', 'sharing', 'fusion', 'streaming', 'splitting'. Results are equal up to rounding.
 
     Raises MisuseError for a function that uses parameters of other sets, or has a state that is never scattered.
@@ -108,9 +108,9 @@ class Runner(_windrow.Runner):
     ) -> Minibatch:
         """Computes losses and outputs, without gradients.
 
-        `given` has the tensors that the function pulls by Vertex.pull_row(): by name a Tensor, or a tuple of a Tensor
-        and the row that each vertex pulls, an integer array (vertices,). Without rows, vertex i pulls row i. Arrays are
-        copied to tensors.
+        `given` has the tensors that the function pulls by Vertex.pull_row(). It maps each name to a Tensor, or to a
+        tuple of a Tensor and an integer array (vertices,) with the row that each vertex pulls. Without rows, vertex i
+        pulls row i. Arrays are copied to tensors.
 
         Raises MisuseError, naming sample and vertex, for tensors that do not fit, and for graphs of another function.
         """
@@ -138,23 +138,24 @@ class Runner(_windrow.Runner):
         >>> runner.backward(minibatch, {"score": gradient})
         >>> minibatch.gradient("features")
 
-        A mapping gives, for each output, the row of the gradient that each vertex has, or None for row i of vertex i.
+        If `outputs` is a mapping, it gives, for each output, the row of each vertex in the gradient. None: vertex i has
+        row i.
         The minibatch keeps its memory until its last handle ends.
         """
         return super().record(graphs, dict(outputs) if isinstance(outputs, Mapping) else outputs, _dict(given))
 
     def backward(self, minibatch: Minibatch, gradients: Mapping[str, ArrayLike], *, add: bool = False) -> None:
-        """The second half: the gradients of the loss, if there is one, and of the outputs that record() named.
+        """The second half: computes gradients from those of the outputs that record() named, and of the loss, if any.
 
-        Replaces the gradients of all parameters, or adds to them. Raises MisuseError if `gradients` names other
-        outputs or has another shape, and for a minibatch that was already differentiated.
+        Replaces the gradients of all parameters, or with `add`, adds to them. Raises MisuseError if `gradients` names
+        other outputs or has another shape, and for a minibatch that was already differentiated.
         """
         require(minibatch, _windrow.Minibatch, "backward: minibatch", "a Minibatch of record()")
         require(gradients, Mapping, "backward: gradients", "a mapping: the gradients of outputs by name")
         super().backward(minibatch, dict(gradients), add=add)
 
     def batches(self, graphs: Graphs | InputGraph | Iterable[InputGraph]) -> Batches:
-        """In which batches this runner would compute a minibatch; computes nothing. Shows in notebooks.
+        """The batches in which this runner would compute a minibatch; computes nothing. A notebook draws the result.
 
         >>> print(runner.batches(graphs))
         2,381 vertices in 52 batches (45.8 vertices each), at least 48
@@ -162,11 +163,11 @@ class Runner(_windrow.Runner):
         return Batches(self._grouped(graphs), self._schedule)
 
     def stats(self) -> RunnerStats:
-        """What was counted since the runner was made: minibatches, vertices, batches, kernels, ops, memory."""
+        """Counters since the runner was made: minibatches, vertices, batches, kernels, ops, memory."""
         return super().stats()
 
     def describe(self) -> str:
-        """The current plans as text: the steps of each vertex type that was seen so far."""
+        """The current plans as text: the steps of each vertex type seen so far."""
         return super().describe()
 
     def forget(self) -> None:
@@ -202,7 +203,7 @@ class Batches:
         self.grouped = grouped
         """Types and groups, as a GroupedMinibatch."""
         self._all: list[Batch] = []
-        groups, types = grouped.groups, grouped.types  # copies
+        groups, types = grouped.groups, grouped.types  # each access copies
         for number, group in enumerate(groups):
             made = _windrow.make_schedule(group, schedule)
             order = made.order  # a copy

@@ -22,9 +22,9 @@ class Static(Generic[R]):
 
     The function takes tensors and returns a tensor of floats, a tuple of them, or None. It may apply operators, make,
     fill and set tensors, draw random numbers, and use a Tape. It must not wait, such as by ``x.numpy()``, and must not
-    push Python functions: these raise MisuseError. All else that it does happens only in the first call for tensors of
-    some shapes: its numbers become constants, so put changing numbers in tensors. Tensors from outside are accessed in
-    place. The next call overwrites the returned tensors.
+    push Python functions: these raise MisuseError. Everything else that it does happens only in the first call for each
+    combination of shapes: its numbers become constants, so put changing numbers in tensors. Tensors that the function
+    uses without receiving them as arguments are accessed in place. The next call overwrites the returned tensors.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Static(Generic[R]):
         number = self._numbers.get(key)
         if number is None:
             if len(self._numbers) >= _MOST_KEYS:
-                self._numbers.clear()  # their recordings are found no more, and are dropped as the oldest ones
+                self._numbers.clear()  # their recordings are not found again, and are dropped as the oldest ones
             number = self._numbers[key] = next(self._count)
         return cast("R", self._program(tensors, number))
 
@@ -80,7 +80,7 @@ def static(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Makes a Static of a function: ``@windrow.static``, or with options, ``@windrow.static(order="serial")``.
 
     ``order`` is how a replay runs the operators: "parallel", "serial" or "breadth_first"; all give the same bits.
-    ``most_recordings`` is how many recordings are kept, of shapes and keys; the one used least recently is dropped
-    first.
+    ``most_recordings`` is how many recordings are kept, each for some shapes and a key; the least recently used one is
+    dropped first.
     """
     return Static(function, **options) if function is not None else lambda given: Static(given, **options)

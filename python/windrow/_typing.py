@@ -62,7 +62,7 @@ class SkippedSteps(TypedDict):
 
 
 Slice: TypeAlias = "slice"
-"""The module has a function of that name."""
+"""Python's class; the extension module has a function named slice."""
 
 Array: TypeAlias = "HasDlpack | HasArrayInterface | HasArray"
 """An array of some library: of NumPy, PyTorch, JAX and others, or a windrow.Tensor."""
@@ -77,7 +77,7 @@ IntArray: TypeAlias = "NDArray[numpy.integer[Any] | numpy.bool_] | _windrow.IntT
 
 Floats: TypeAlias = "float | Sequence[float] | Sequence[Sequence[float]]"
 Integers: TypeAlias = "IntArray | int | Sequence[int] | Sequence[Sequence[int]]"
-"""What becomes an IntTensor if no dtype says otherwise."""
+"""Data that become an IntTensor unless dtype says otherwise."""
 
 Given: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
 """A tensor that vertices pull, alone or with the row that each vertex pulls."""
@@ -93,7 +93,7 @@ Part: TypeAlias = "_Range | tuple[_Range] | tuple[_Range, _Range]"
 """Rows of a tensor, or rows and columns."""
 
 Numbers: TypeAlias = "HasNumbers | Callable[[Any], int]"
-"""How words or labels become numbers."""
+"""Maps words or labels to numbers."""
 
 Initial: TypeAlias = (
     "_windrow.Initialiser | float | Literal['glorot', 'he_normal', 'he_uniform', 'orthogonal', 'identity', 'zeros']"

@@ -59,14 +59,14 @@ def vertex_function(
     ...     v.scatter(total, own)
     ...     v.loss(windrow.softmax_cross_entropy(own @ w, v.pull_index("label")))
 
-    Nothing of Python runs per vertex: a Runner computes, as one batch, all vertices of a minibatch that can be computed
-    together. So the body must not branch on values; missing children and missing optional indices are zeros.
+    No Python code runs per vertex: a Runner computes, as one batch, all vertices of a minibatch that can be computed
+    together. So the body must not branch on values. Missing children and missing optional indices give zeros.
     ``@windrow.vertex_function`` without brackets is for vertices without children.
 
     Args:
         arity: the most children of a vertex, or "any". With "any", Vertex.each() accesses all of them at once, and
             sum_children(), softmax_children() and others reduce values of edges to values of the vertex.
-        fixed: with "any", how many children precede the others. They are gathered by number.
+        fixed: with "any", how many children at the front are gathered by number; Vertex.each() accesses the others.
         per_edge: with "any", how many children an edge leads to.
         name: for errors; the name of the function if None.
 

@@ -1,7 +1,7 @@
 """Initial values of parameters, for Parameters.add(name, rows, width, initial).
 
-A name serves where there is nothing to choose ("glorot", "he_normal", "he_uniform", "orthogonal", "identity",
-"zeros"), and a number stands for constant(number).
+A name stands for an initialiser with default arguments ("glorot", "he_normal", "he_uniform", "orthogonal", "identity",
+"zeros"), and a number for constant(number).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def constant(value: float) -> Initialiser:
 
 
 def uniform(low: float, high: float) -> Initialiser:
-    """Uniform within low and high."""
+    """Uniform between low and high."""
     return _windrow._uniform(low, high)
 
 

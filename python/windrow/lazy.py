@@ -10,8 +10,8 @@
 >>> graph.backward(losses)
 >>> parameters.sgd(0.1)
 
-A *cell* is a computation that a program repeats. It is written once, and a call records one operation, in the graph
-of its operands:
+A *cell* is a computation that a program repeats. It is written once; each call records one operation in the graph of
+its operands:
 
 >>> @windrow.cell
 ... def step(cell):
@@ -57,7 +57,7 @@ class _Value:
 def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
     """The value of a lazy expression, in a sample of LazyGraph.run(): ``scores = await windrow.value(x)``.
 
-    Raises OpError if it depends on an operator that failed. Only LazyGraph.run() can wait for it, and asyncio cannot.
+    Raises OpError if it depends on an operator that failed. Only LazyGraph.run() can wait for it; asyncio cannot.
     """
     require(expression, _windrow.LazyExpr, "value: expression", "a LazyExpr")
     return _Value(expression)
@@ -66,13 +66,13 @@ def value(expression: _windrow.LazyExpr) -> Awaitable[list[float]]:
 class LazyCell(_windrow.LazyCell):
     """A computation that a program repeats, outside of any graph. Made by ``@windrow.cell``.
 
-    A call takes the operands and indices of the body, in its order, and records one operation in their graph: one for
-    training, one for inference, or any other whose parameters are those of the body. None counts as zero. ``list`` has
-    the elements of the list that ``cell.each()`` reads. A call returns one expression, or a tuple if the body has
-    several results.
+    A call takes operands and indices in the order in which the body asks for them, and records one operation in their
+    graph. The graph may be for training or for inference; it must have the parameters that the body uses. An operand
+    of None is zero. ``list`` has the elements of the list that ``cell.each()`` reads. A call returns one expression, or
+    a tuple if the body has several results.
 
-    Raises MisuseError for operands that do not fit, for those of two graphs, and if no operand, index or element tells
-    the graph.
+    Raises MisuseError for operands that do not fit, for operands of two graphs, and if no operand, index or element
+    determines the graph.
     """
 
     def __init__(self, name: str, body: Callable[[_windrow.CellBody], object]) -> None:
@@ -92,10 +92,10 @@ def cell(body: Callable[[_windrow.CellBody], object]) -> LazyCell:
     ...     cell.result(windrow.tanh(x @ win + state @ recurrent))
     >>> state = step(x, state)
 
-    The function asks the body for its operands and indices in the order in which calls pass them, and gives it its
-    results, which are computed as in a vertex function. It runs at the first call with each graph, and when a graph
-    plans, so it must do the same each time; its exceptions come back from the call. A graph keeps all cells that it has
-    met: make a cell once, not in a loop.
+    The function asks the CellBody for operands and indices in the order in which calls pass them, computes as in a
+    vertex function, and hands over its results. It runs at the first call in each graph, and again when a graph plans
+    its computations, so it must do the same each time. The call raises the function's exceptions. A graph keeps all
+    cells that were called in it: make a cell once, not in a loop.
     """
     return LazyCell(getattr(body, "__name__", "cell"), body)
 
@@ -106,8 +106,9 @@ class LazyGraph(_windrow.LazyGraph):
     def run(self, samples: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Runs coroutines, one for each sample, until all have ended. Returns their results, in their order.
 
-        Each runs until it awaits a value. When all wait, everything that they have recorded is computed, and all
-        continue. An exception ends its sample only; when all have ended, the first one is raised.
+        Each sample runs until it awaits a value. When all samples wait, everything that they have recorded is computed,
+        and all continue. An exception ends only its own sample; when all samples have ended, the exception of the first
+        sample that failed, in their order, is raised.
         """
         coroutines = list(samples)
         for i, sample in enumerate(coroutines):

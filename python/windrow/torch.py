@@ -42,7 +42,7 @@ def _about(value: Any) -> str:
 
 
 def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
-    """The tensor in windrow: its memory where the layout allows, otherwise a copy."""
+    """The tensor as one of windrow. Shares its memory if type and layout allow, and otherwise copies."""
     if given.dim() != 2:
         raise MisuseError(f"'{name}' has shape {tuple(given.shape)}; expected (rows, width)")
     if given.device.type != "cpu":
@@ -51,12 +51,12 @@ def _windrow_tensor(name: str, given: torch.Tensor) -> _windrow.Tensor:
     if given.dtype != torch.float32:
         given = given.to(torch.float32)  # autocast and double precision: windrow computes in float32
     tensor = _windrow.from_dlpack(given.contiguous())
-    assert isinstance(tensor, _windrow.Tensor)  # and no IntTensor
+    assert isinstance(tensor, _windrow.Tensor)  # not an IntTensor
     return tensor
 
 
 _made: weakref.WeakKeyDictionary[Parameters, dict[str, torch.nn.Parameter]] = weakref.WeakKeyDictionary()
-"""The torch parameters of a set, which all its modules share, as tied weights do."""
+"""The torch parameters of each set of parameters. All modules of a set share them, like tied weights."""
 
 
 class Module(torch.nn.Module):
@@ -65,25 +65,26 @@ class Module(torch.nn.Module):
     Args:
         function: the vertex function. It needs no loss: torch computes it from the outputs.
         parameters: its windrow.Parameters. Modules of one set share their torch parameters. A torch parameter has the
-            same name, with '_' in place of dots, and at the end if the module has another attribute of that name.
+            same name, with '_' in place of dots, and another '_' at the end if the module already has that attribute.
         outputs: the name of an output that the function pushes, or several.
         options: those of windrow.Runner. If all ops run on one core, ``groups=1, op_flops=100_000_000`` are fastest.
 
     The module computes on the host, in float32: inputs of other types are converted, also under torch.autocast, and
     gradients are converted back. A second backward() through one call (retain_graph) computes its minibatch again. One
-    thread at a time.
+    thread at a time may use the module.
 
-    half(), cuda() and others that change types or devices raise MisuseError, also those of a model that contains the
-    module. Torch converts layers in order, so those before the module are converted then: convert them on their own.
+    half(), cuda() and other conversions of types or devices raise MisuseError, also if a model that contains the module
+    is converted. Torch converts layers in order, so the layers before the module are converted by then: convert these
+    layers on their own.
 
-    Dropout of the function is active after train() where gradients are needed; after eval(), a call has no gradients if
-    its function has dropout.
+    Dropout of the function is active after train() if gradients are needed. After eval(), a call of a function with
+    dropout has no gradients.
 
-    Under torch.no_grad(), a call records nothing, and drops nothing. If torch.utils.checkpoint repeats a call, it drops
-    other elements: do not checkpoint functions with dropout.
+    Under torch.no_grad(), a call records nothing and applies no dropout. If torch.utils.checkpoint repeats a call, the
+    repeated call drops other elements: do not checkpoint functions with dropout.
 
-    ``requires_grad`` of the torch parameters says which gradients are computed; at first it is False for parameters
-    that are frozen. A parameter that windrow freezes later must not require gradients in torch. There are first
+    ``requires_grad`` of the torch parameters says which gradients are computed; at first it is False for frozen
+    parameters. A parameter that windrow freezes later must not require gradients in torch. There are first
     derivatives only: ``create_graph=True`` is an error. So is a change of a parameter, by torch or by windrow, between
     a call and its backward().
 
@@ -129,10 +130,10 @@ class Module(torch.nn.Module):
     ) -> torch.Tensor | dict[str, torch.Tensor]:
         """Computes the outputs of these graphs.
 
-        ``given`` holds the tensors that vertices pull by name (Vertex.pull_row): (vertices, width), a row for each
-        vertex in the order of graphs and vertices; or a tuple of a tensor and the row that each vertex pulls, integers
-        (vertices,). Returns a tensor (vertices, width) for each output: a dict by name, or the tensor itself if the
-        module was made with one name.
+        ``given`` has the tensors that vertices pull by name (Vertex.pull_row). Each is a tensor (vertices, width), with
+        a row for each vertex in the order of graphs and vertices; or a tuple of a tensor and integers (vertices,), the
+        row that each vertex pulls. Returns a tensor (vertices, width) for each output: a dict by name, or the tensor
+        itself if the module was made with one name.
         """
         tensors: list[torch.Tensor] = []
         rows: list[Any] = []
@@ -171,7 +172,7 @@ class Module(torch.nn.Module):
         for shared in self._shared:
             self._parameters.pop(shared.name, None)
         try:
-            super()._apply(function, recurse)  # to what a subclass has besides
+            super()._apply(function, recurse)  # converts what a subclass has added
         finally:
             every.update(self._parameters)
             self._parameters.clear()
@@ -236,13 +237,13 @@ class _Call:
         rows: list[Any],
     ) -> None:
         self.module, self.names, self.rows = module, names, rows
-        # Lists may change until backward(), and iterators end.
+        # A copy of other iterables: a list may change before backward(), and an iterator can be read only once.
         self.graphs = graphs if isinstance(graphs, (_windrow.Graphs, _windrow.InputGraph)) else Graphs(graphs)
         self.minibatch: _windrow.Minibatch | None = None
-        self.differentiated = False  # whether backward() may come
-        self.versions: list[int] = []  # of the parameters, which windrow's changes increase
+        self.differentiated = False  # whether backward() may follow
+        self.versions: list[int] = []  # of the parameters; a change by windrow increases them
         self.recorded = False
-        self.number = 0  # of the minibatch, on which dropout depends
+        self.number = 0  # of the minibatch; dropout depends on it
 
     def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -252,7 +253,7 @@ class _Call:
         return result
 
     def keep_rows(self) -> None:
-        """Copies rows, which record() has found to be integers, since the caller may change them."""
+        """Copies the rows, since the caller may change them. record() has already checked that they are integers."""
         device = self.module._set.device
         for i, row_of in enumerate(self.rows):
             if row_of is not None:
@@ -295,7 +296,7 @@ class _Function(torch.autograd.Function):
         # All ops are pushed before the first wait.
         results = [minibatch.output(name) for name in module.outputs]
         exchanged = tuple(map(torch.from_dlpack, results))
-        module._set._wait()  # torch may write them now
+        module._set._wait()  # so that torch may write them
         call.versions = module._set._versions()
         return exchanged
 
@@ -314,7 +315,7 @@ class _Function(torch.autograd.Function):
             )
         tensors = ctx.saved_tensors  # raises an error if torch changed one since forward()
         minibatch, call.minibatch = call.minibatch, None
-        if minibatch is None:  # with retain_graph, torch comes here again
+        if minibatch is None:  # a second backward() through this call, with retain_graph
             minibatch = call.record_again(tensors)
         module._runner.backward(
             minibatch,
@@ -326,7 +327,7 @@ class _Function(torch.autograd.Function):
         made = [minibatch.gradient(name) if needs else None for name, needs in zip(call.names, needed)]
         made += [shared.windrow.gradient if needs else None for shared, needs in zip(module._shared, needed[given:])]
         result = [None if gradient is None else torch.from_dlpack(gradient) for gradient in made]
-        module._set._wait()  # torch may write them now
+        module._set._wait()  # so that torch may write them
         for shared, before, now in zip(module._shared, call.versions, module._set._versions()):
             if before != now:
                 raise MisuseError(
