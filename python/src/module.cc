@@ -6,13 +6,14 @@
 
 NB_MODULE(_windrow, m) {
   using namespace windrow::python;
-  // One GIL, one set of engines: a second interpreter would share them without the first one's locks.
+  // The GIL guards the engines and other state of this module. A second interpreter has another GIL, but would share
+  // this state.
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
     throw nb::import_error("windrow cannot be imported in a subinterpreter; expected the main interpreter");
   }
   m.attr("_version") = WINDROW_VERSION;
   m.doc() = "The C++ part of the package windrow; import windrow instead.";
-  // Off by default: what daemon threads and the last exception refer to is never released.
+  // Off by default, since Python never releases objects to which daemon threads and the last exception refer.
   const char* const asked = std::getenv("WINDROW_LEAK_WARNINGS");
   nb::set_leak_warnings(asked != nullptr && *asked != '\0');
   bind_errors(m);

@@ -4,10 +4,10 @@
 // the files of python/windrow, which add what is Python's own: context managers, asyncio, notebooks, torch.
 //
 // Contract
-//   GIL      A binding holds the GIL, except while it waits: every wait is inside a WithoutGil, whose signals end it. A
-//            worker takes the GIL only while a Python function runs, and as its thread ends; so no thread may end an
-//            engine with the GIL. No other destructor takes it, since engines destroy functions while they hold locks:
-//            see Kept.
+//   GIL      A binding holds the GIL, except while it waits: every wait is inside a WithoutGil, so that signals can end
+//            it. A worker takes the GIL only while it runs a Python function, and when its thread ends; so no thread
+//            may end an engine while it holds the GIL. Destructors of an op's function must not take the GIL, since
+//            engines destroy functions while they hold locks: see Kept.
 //   Lines    Each binding that pushes passes calling_line(), so errors name the user's Python line.
 //   Errors   Exceptions of C++ become those of windrow._errors; see errors.cc.
 //   Types    A binding that takes or returns Python objects says their types by nb::sig, in names of python/stub.txt
@@ -42,8 +42,8 @@ namespace nb = nanobind;
 /// The innermost Python line outside this package. The location stays valid as long as the process. Needs the GIL.
 std::source_location calling_line();
 
-/// A Python object that C++ threads may drop. Needs the GIL only to be made and to be used: the last copy that ends
-/// without it hands the object over to release_dropped().
+/// A Python object that any C++ thread may drop. Only construction and use need the GIL: the destructor of the last
+/// copy hands the object over to drop_object().
 class Kept {
  public:
   explicit Kept(nb::object object);
@@ -57,7 +57,7 @@ class Kept {
 
 /// Drops the Python objects that C++ threads have left. Needs the GIL. Ops and waits call it.
 void release_dropped();
-/// From now on, threads with the GIL drop objects at once: there are no engine's locks any more.
+/// From now on, threads with the GIL drop objects at once, since no engine holds locks any more.
 void all_engines_ended();
 bool have_all_engines_ended();
 /// Ends a reference on any thread: at once if no engine is left and the thread has the GIL, else in release_dropped().
@@ -67,10 +67,10 @@ void drop_object(PyObject* object);
 /// returns. An exception becomes the op's failure, and is the cause of the error that a wait raises.
 /// `accesses` are those of the op.
 OpFunction op_of(nb::object function, std::vector<Access> accesses);
-/// The access to a variable of the Python op that runs on this thread; empty outside ops, and if it declares none.
+/// The access to `var` that the Python op on this thread has declared; empty outside ops, and if it has declared none.
 std::optional<AccessKind> access_here(Var var);
 
-/// Of a C++ exception that carries a Python one. Needs no GIL to be copied or destroyed.
+/// A base of C++ exceptions that carry a Python exception. Copying and destroying it needs no GIL.
 class CarriesPython {
  public:
   explicit CarriesPython(Kept exception) : exception_(std::move(exception)) {}
@@ -80,25 +80,25 @@ class CarriesPython {
  private:
   Kept exception_;
 };
-/// Throws the present Python exception as one of C++, and clears it: an OpError or Cancelled as the same of C++, since
-/// the engine treats these in their own ways. Needs the GIL.
+/// Clears the present Python exception and throws it as a C++ exception. OpError and Cancelled become the C++
+/// exceptions of these names, which the engine treats specially. Needs the GIL.
 [[noreturn]] void throw_python_error();
 /// A class of windrow._errors. Needs the GIL.
 nb::object error_class(const char* name);
 /// The exception of windrow._errors for one of C++, or the Python one that it carries. Needs the GIL.
 nb::object exception_of(const std::exception& error);
-/// What exception_of() made a Python OpError from; none if the object is none, or was made by the program, or if no
-/// variable carries the failure any more.
+/// The C++ OpError from which exception_of() made a Python OpError. Empty for other objects, for an OpError that the
+/// program has made, and if no variable carries the failure any more.
 std::optional<OpError> op_error_of(nb::handle error);
 
-/// Throws the present Python exception, which a signal has raised, as one of C++ that is no Error, so that nobody takes
-/// it for a failure. Clears it. Needs the GIL.
+/// Clears the present Python exception, which a signal handler has raised, and throws it as a C++ exception that is no
+/// windrow::Error, so that no code takes it for a failure. Needs the GIL.
 [[noreturn]] void throw_interrupt();
 
-/// Gives up the GIL, which this thread has. Use it in place of nanobind's class: has_gil() depends on it.
+/// Releases the GIL, which this thread must have. Use it in place of nb::gil_scoped_release: has_gil() depends on it.
 ///
-/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. Pushes
-/// that are held back do so only in a SinglePush.
+/// While it lives, waits in C++ call handle_signals(), so that an interrupt ends them; see LookWhileWaiting. A push
+/// that is held back calls it only inside a SinglePush.
 class WithoutGil {
  public:
   WithoutGil();
@@ -115,11 +115,11 @@ class WithoutGil {
   PyThreadState* state_;
   const LookWhileWaiting looks_;
 };
-/// Whether this thread, which may be any, has the GIL.
+/// Whether this thread has the GIL. Any thread may call it.
 bool has_gil();
 
-/// While it lives, an interrupt ends a push that is held back, too. For calls that push one op: others would be left
-/// half done.
+/// While it lives, an interrupt also ends a push that is held back. Only for calls that push a single op: an interrupt
+/// would leave other calls half done.
 class SinglePush {
  public:
   SinglePush();
@@ -128,7 +128,7 @@ class SinglePush {
   SinglePush& operator=(const SinglePush&) = delete;
 };
 
-/// Takes the GIL inside an op, on any thread. Whatever the op's thread has given up around it counts again afterwards.
+/// Takes the GIL inside an op, on any thread. Afterwards, WithoutGil scopes around the op are in effect again.
 class InPython {
  public:
   InPython();
@@ -141,8 +141,8 @@ class InPython {
   int without_outside_ = 0;  // how many scopes without the GIL are open around this one
 };
 
-/// While it lives, ops of this thread may run several times, as those of a graph do. It collects their functions, so
-/// that the graph's Python object can tell the garbage collector of them.
+/// While it lives, op_of() on this thread makes functions that may run several times, for ops of a graph. Collects the
+/// Python functions, so that the graph's Python object can show them to the garbage collector.
 class Capturing {
  public:
   explicit Capturing(std::vector<Kept>& functions);
@@ -154,8 +154,8 @@ class Capturing {
   std::vector<Kept>* const outer_;
 };
 
-/// Throws TypeError for what a call of `async def`, or of a function with yield, returns, which has run nothing yet.
-/// `what` names the function, such as "an op".
+/// Throws TypeError if `result` is a coroutine or a generator: then the called function is `async def` or has a yield,
+/// and none of it has run yet. `what` names the function, such as "an op".
 void refuse_unstarted(nb::handle result, const char* what);
 /// The index that a Python object stands for: an int, or another type with __index__, but no bool. Needs the GIL.
 std::optional<std::int64_t> integer_of(nb::handle object);
@@ -168,8 +168,8 @@ std::string counted(std::uint64_t number, const char* singular, const char* plur
 bool inside_op();
 
 constexpr std::chrono::nanoseconds no_limit = std::chrono::nanoseconds::max();
-/// For waits that do not look elsewhere: calls `wait(patience)` without the GIL until it returns true or the time is
-/// over, and returns what it returned. Handles signals between the calls. Inside an op, calls it once.
+/// For waits that do not look for signals themselves: calls `wait(patience)` without the GIL until it returns true or
+/// the time is over, and returns the last result. Handles signals between the calls. Inside an op, calls it once.
 bool waiting(std::chrono::nanoseconds limit, const std::function<bool(std::chrono::nanoseconds patience)>& wait);
 /// As Engine::wait and wait_for, without the GIL. The errors name calling_line().
 bool wait_for(Engine& engine, AccessList accesses, std::chrono::nanoseconds limit = no_limit);
@@ -201,7 +201,7 @@ void call_with(PyObject* function, T& target, const char* if_ended) {
   refuse_unstarted(result, "a body");
 }
 
-/// The engine of a Python object.
+/// The engine of a Python Engine.
 class EngineObject {
  public:
   explicit EngineObject(EngineOptions options);
@@ -210,8 +210,8 @@ class EngineObject {
   EngineObject(const EngineObject&) = delete;
   EngineObject& operator=(const EngineObject&) = delete;
 
-  /// For one call, during which another thread may close the engine. Throws MisuseError if it is closed. While a thread
-  /// forks, waits until it has done so; see before_fork() in engine_life.cc.
+  /// The engine for one call, which stays alive if another thread closes it meanwhile. Throws MisuseError if it is
+  /// closed. While another thread forks, waits; see before_fork() in engine_life.cc.
   std::shared_ptr<Engine> share() const;
   bool closed() const;
   /// Waits for all ops, and ends the engine.
@@ -228,17 +228,17 @@ class EngineObject {
   const std::shared_ptr<State> state_;
 };
 
-/// Those of all engines that are not closed.
+/// The states of all engines that are not closed.
 std::vector<std::shared_ptr<EngineObject::State>> all_engines();
 
-/// Seconds of a Python call. Throws MisuseError, which names them, if they are no time from 0 to 1e9 s.
+/// Converts the argument `name` of a Python call from seconds. Throws MisuseError unless it is from 0 to 1e9 s.
 std::chrono::nanoseconds nanoseconds_of(double seconds, const char* name);
 
-/// The engine that calls use which are given none: made by the first such call.
+/// The engine of calls that are given none; the first such call makes it.
 EngineObject& default_engine();
 
-/// Defines a function of a module or class with a signature for each case of its arguments, since the type of its
-/// result depends on them. A call runs the first one.
+/// Defines a function of a module or class with several signatures, for a function whose result type depends on the
+/// arguments. All overloads are equal, so a call runs the first one.
 template <class Scope, class Function, class... Arguments>
 void def_with_signatures(Scope& scope, const char* name, std::initializer_list<const char*> signatures,
                          Function function, const char* doc, const Arguments&... arguments) {

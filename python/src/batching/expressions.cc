@@ -8,8 +8,8 @@
 
 namespace nanobind::detail {
 
-/// An expression or a parameter as an operand. Takes functions of parameters, too, to say how they become one; so it
-/// must not be a part of other casters, which do not expect exceptions.
+/// Converts an expression or a parameter to an operand. Also accepts a function of parameters, only to throw an error
+/// that says how to make it an expression. Other casters do not expect exceptions, so they must not contain this one.
 template <>
 struct type_caster<windrow::Operand> {
   static constexpr auto Name = const_name("windrow.Expr | windrow.Parameter");
@@ -76,7 +76,7 @@ void bind_lists(nb::module_& m) {
       nb::sig("def concat(parts: Sequence[Expr | Parameter], /) -> Expr"),
       "The operands side by side: windrow.concat(x, y) or windrow.concat([x, y]).");
   m.def("sum", explained("sum", expected_terms, [](const Exprs& terms) { return sum(std::span(terms)); }), "terms"_a,
-        "The sum of a list of expressions. A value of edges stands for a term of each child.");
+        "The sum of a list of expressions. A value of edges counts as one term for each child.");
   m.def(
       "mean", [](const Exprs& terms) { return mean(std::span(terms)); }, "terms"_a,
       "The mean of a list of expressions; see sum(). Of one expression: the mean over its columns.");
@@ -87,9 +87,8 @@ void bind_lists(nb::module_& m) {
       "Of a list of expressions: log(sum of exp(x)) of each column; see sum().");
   m.def(
       "softmax", [](const Exprs& terms) { return softmax(std::span(terms)); }, "terms"_a,
-      "Of a list of expressions: the softmax over all terms, for each column; see sum(). Returns an expression for "
-      "each "
-      "of the list.");
+      "Of a list of expressions: the softmax over all terms, for each column; see sum(). Returns a list with an "
+      "expression for each term.");
   m.def(
       "k_max", [](const Exprs& terms, Index k) { return k_max(std::span(terms), k); }, "terms"_a, "k"_a,
       "The k largest terms of each column, in the order of the list; k times as wide as a term.");
@@ -119,7 +118,7 @@ void bind_children(nb::module_& m) {
         "log(sum of exp(x)) of each column over all children; zero for a vertex without children.");
   m.def("softmax_children", &softmax_children, "x"_a, "The softmax over all children, for each column.");
   m.def("to_children", &to_children, "x"_a,
-        "Hands the vertex's value to each of its edges. Operators do so with operands of edges.");
+        "Hands the vertex's value to each of its edges. Operators do this themselves if another operand is of edges.");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string shape_of(const nb::ndarray<nb::ro, nb::device::cpu>& array) {
   return text + (array.ndim() == 1 ? ",)" : ")");
 }
 
-/// NumPy's array of a list, for example. Lists without elements have no type of their own.
+/// Converts a list, for example, to a NumPy array. An empty one becomes int32, since it has no type of its own.
 nb::object from_numpy(nb::handle list) {
   const nb::object array = nb::module_::import_("numpy").attr("asarray")(list);
   return nb::cast<std::size_t>(array.attr("size")) == 0 ? array.attr("astype")("int32") : array;
@@ -246,7 +246,7 @@ class Samples {
   std::vector<Input<std::int32_t>> indices_;
 };
 
-/// The error of a sample, as that of the graph with that name.
+/// Throws the error of a sample again, with the number of the sample in its text.
 [[noreturn]] void refuse_sample(std::size_t sample, const VertexFunction& function, const GraphData* data,
                                 const MisuseError& error) {
   const std::string name = "sample " + std::to_string(sample);
@@ -264,7 +264,7 @@ GraphsObject graphs_of(const VertexFunction& function, std::size_t count,
     const GraphData* data = nullptr;
     try {
       data = &data_of(s);
-      graphs->emplace_back(function, *data);  // a name for each would take memory
+      graphs->emplace_back(function, *data);  // without a name, which would take memory for each graph
     } catch (const MisuseError& error) {
       refuse_sample(s, function, data, error);
     }

@@ -1,4 +1,4 @@
-// Input graphs: those of a vertex function, alone and as a sequence.
+// Input graphs of a vertex function: single ones, and sequences of them.
 #include "batching/graphs.h"
 
 #include <nanobind/stl/optional.h>
@@ -35,7 +35,7 @@ std::size_t place_of(const GraphsObject& graphs, std::int64_t number) {
 bool is_bool(nb::handle one) {
   if (PyBool_Check(one.ptr())) return true;
   const std::string name = nb::cast<std::string>(one.type().attr("__name__"));
-  return name == "bool" || name == "bool_";  // NumPy's, by its version
+  return name == "bool" || name == "bool_";  // NumPy's bool, whose name depends on the version
 }
 
 /// The places that a list of numbers, or a mask, selects.
@@ -137,7 +137,7 @@ nb::object from_arrays(nb::handle type, const VertexFunction& function, nb::hand
   return new_object<GraphsObject>(type, std::move(made));
 }
 
-/// What a function of windrow._display makes of an object.
+/// Calls a function of windrow._display.
 nb::object displayed(const char* function, nb::handle of) {
   return nb::module_::import_("windrow._display").attr(function)(of);
 }
@@ -182,7 +182,7 @@ void bind_graphs(nb::module_& m) {
           "edges", [](const OneGraph& of) { return of.graph->edges(); }, "The number of children of all vertices.")
       .def_prop_ro(
           "levels", [](const OneGraph& of) { return of.graph->levels(); },
-          "A vertex without children is on level 0, any other one is one level above its highest child.")
+          "The number of levels. A vertex without children is on level 0, any other one level above its highest child.")
       .def(
           "level",
           [](const OneGraph& of, std::int32_t vertex) {
@@ -197,8 +197,8 @@ void bind_graphs(nb::module_& m) {
       .def(
           "index", [](const OneGraph& of, const std::string& name) { return numpy_array(of.graph->index(name)); },
           nb::arg("name"), nb::sig("def index(self, name: str) -> NDArray[int32]"),
-          "The rows of all vertices in the index input of that name, one after the other. Raises MisuseError if the "
-          "function pulls none of this name.")
+          "The index input of that name: the rows of all vertices, one after the other. Raises MisuseError if the "
+          "function pulls no index of that name.")
       .def(
           "structure", &structure,
           nb::sig("def structure(self) -> tuple[NDArray[int32], NDArray[int32], NDArray[int32]]"),
@@ -220,8 +220,8 @@ void bind_graphs(nb::module_& m) {
                       {"def __getitem__(self, which: int) -> InputGraph",
                        "def __getitem__(self, which: Slice | Iterable[int] | IntArray) -> Self"},
                       &item,
-                      "A graph, or Graphs of a slice, of a list or array of numbers, or of a mask, a bool for each "
-                      "graph. They share the graphs.",
+                      "A graph for a number. Graphs for a slice, for a list or array of numbers, or for a mask with a "
+                      "bool for each graph; they share the graphs.",
                       nb::arg("which"));
   all.def(
          "__init__", [](GraphsObject* self, nb::handle graphs) { new (self) GraphsObject(graphs_from(graphs)); },

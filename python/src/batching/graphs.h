@@ -1,4 +1,4 @@
-// Input graphs as Python sees them, and how arrays become graphs.
+// Input graphs as Python sees them, and their construction from arrays.
 #pragma once
 #include <nanobind/ndarray.h>
 
@@ -25,11 +25,11 @@ nb::object new_object(nb::handle type, T value) {
   return made;
 }
 
-/// An array of a caller, of any type of numbers and any strides, as rows of numbers. A view that keeps the array alive.
+/// A caller's array, of any numeric type and any strides, as rows of numbers. A view, which keeps the array alive.
 class Column {
  public:
-  /// Needs the GIL. Throws TypeError if it is not an array of numbers in the host's memory with `dimensions`, or with
-  /// one less for a width of 1. Errors call it `name`.
+  /// Needs the GIL. Throws TypeError unless `array` is an array of numbers in the host's memory with `dimensions`
+  /// dimensions, or with one dimension in place of two for a width of 1. Errors call it `name`.
   Column(nb::handle array, const std::string& name, std::size_t dimensions = 2);
 
   std::int64_t rows() const { return rows_; }
@@ -63,12 +63,12 @@ class Column {
 /// children[child_offsets[v]] to children[child_offsets[v + 1] - 1].
 struct GraphArrays {
   Column offsets, child_offsets, children;
-  bool in_corpus;  ///< children are numbered through all samples, and otherwise within each sample
+  bool in_corpus;  ///< whether children are numbered through all samples, not within each
   std::optional<Column> kinds;
   std::map<std::string, Column> inputs;  ///< by the name by which the function pulls them
 };
 
-/// A graph that Python holds, alone or with others.
+/// A graph that Python holds. Graphs that were made together share one owner.
 using SharedGraph = std::shared_ptr<const InputGraph>;
 
 /// Graphs of one vertex function, in order. A value: slices and minibatches share the graphs.

@@ -21,7 +21,7 @@ LazyGraphObject::LazyGraphObject(const SharedParameters& of, const LazyOptions& 
 LazyGraphObject::~LazyGraphObject() {
   use->graph = nullptr;
   drop_bodies();
-  // Another thread may compute a value, which keeps its expression, and not the graph.
+  // Another thread may still compute a value: it keeps the expression alive, but not the graph.
   use->drop(std::move(graph));
   use->drop(std::move(cells));
 }
@@ -103,7 +103,7 @@ void backward_of_lazy(LazyGraphObject& self, nb::handle losses) {
   computing(*self.use, [&] { self.graph->backward(all, line); });
 }
 
-/// A body often refers to its graph, so the garbage collector must know.
+/// The body of a cell often refers to the graph, so the garbage collector must see the graph's reference to it.
 int traverse_lazy_graph(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -120,7 +120,7 @@ PyType_Slot lazy_graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(trave
                                   {Py_tp_clear, reinterpret_cast<void*>(clear_lazy_graph)},
                                   {0, nullptr}};
 
-/// The terms of a list. For others, lets nanobind try the functions of expressions.
+/// The terms of a list of lazy expressions. For other lists, lets nanobind try the overloads for Expr.
 std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
   std::vector<LazyExpr> all;
   for (const nb::handle term : list) {
@@ -132,7 +132,7 @@ std::vector<LazyExpr> terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
   }
   return all;
 }
-/// The same for a list that tells the graph: lets nanobind try them for an empty one, too.
+/// The same for the list that determines the graph: lets nanobind try these overloads for an empty list, too.
 std::vector<LazyExpr> first_terms_of(nb::handle list, std::shared_ptr<LazyUse>& use) {
   std::vector<LazyExpr> all = terms_of(list, use);
   if (all.empty()) throw nb::next_overload();
@@ -260,9 +260,9 @@ void bind_lazy(nb::module_& m) {
       "Columns of x: x[:8], x[8:16].");
   bind_functions(m);
 
-  nb::class_<LazyStats>(m, "LazyStats", "Counted since the graph was made.")
+  nb::class_<LazyStats>(m, "LazyStats", "Counters since the graph was made.")
       .def_ro("expressions", &LazyStats::expressions)
-      .def_ro("vertices", &LazyStats::vertices, "Into which expressions were grouped.")
+      .def_ro("vertices", &LazyStats::vertices, "The vertices into which expressions were grouped.")
       .def_ro("kinds", &LazyStats::kinds)
       .def_ro("flushes", &LazyStats::flushes)
       .def_prop_ro("batches", [](const LazyStats& stats) { return stats.runner.batches; })
@@ -307,7 +307,7 @@ void bind_lazy(nb::module_& m) {
           },
           nb::arg("width"), "A row of zeros.")
       .def("parameter", &parameter, nb::arg("weight"),
-           "The row of a parameter, or of a function of parameters, that has one.")
+           "A parameter that has exactly one row, or such a function of parameters, as an expression.")
       .def("index", &index, nb::arg("value"), nb::sig("def index(self, value: int | Sequence[int]) -> LazyIndex"),
            "An index operand: one number, or up to four.")
       .def(
@@ -319,7 +319,7 @@ void bind_lazy(nb::module_& m) {
           "Computes everything recorded since the last flush. Does not wait for it.")
       .def("backward", &backward_of_lazy, nb::arg("losses"),
            nb::sig("def backward(self, losses: LazyExpr | Iterable[LazyExpr]) -> None"),
-           "Pushes the gradients of the sum of the losses, which have width 1, for all parameters.")
+           "Pushes ops that compute the gradients of the sum of the losses, each of width 1, for all parameters.")
       .def(
           "clear", [](LazyGraphObject& self) { computing(*self.use, [&] { self.graph->clear(); }); },
           "Forgets all expressions. Call it after each step.")
@@ -329,7 +329,7 @@ void bind_lazy(nb::module_& m) {
             self.use->require_free();
             return self.graph->stats();
           },
-          "What was counted since the graph was made. Waits for nothing.")
+          "Counters since the graph was made. Does not wait.")
       .def("__repr__",
            [](LazyGraphObject& self) {
              return "<windrow.LazyGraph of " + counted(self.parameters->parameters.size(), "parameter", "parameters") +
@@ -341,7 +341,7 @@ void bind_lazy(nb::module_& m) {
             self.use->require_free();
             return self.graph->describe();
           },
-          "The kinds of vertices that were found, and the plans that compute them, as text.");
+          "The kinds of vertices found so far, and the plans that compute them, as text.");
 }
 
 }  // namespace windrow::python

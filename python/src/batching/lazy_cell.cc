@@ -10,8 +10,8 @@
 namespace windrow::python {
 namespace {
 
-/// A cell outside of any graph. Each graph keeps its own cell for it, by its number, which no other cell has: so graphs
-/// do not outlive their turn in a cell, and a call finds its cell in the graph of its operands.
+/// A cell outside of any graph. Each graph in which it is called keeps a LazyCell for it, found by `number`, which is
+/// unique in the process. So a cell does not keep graphs alive: a call finds the LazyCell in the graph of its operands.
 struct LazyCellObject {
   std::string name;
   nb::object body;
@@ -23,7 +23,7 @@ void make_cell(LazyCellObject* self, std::string name, nb::object body) {
   new (self) LazyCellObject{std::move(name), std::move(body), ++made};
 }
 
-/// A body often refers to its cell, so the garbage collector must know.
+/// A body often refers to its cell, so the garbage collector must see the cell's reference to the body.
 int traverse_cell(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<LazyCellObject>(self)->body.ptr());
@@ -39,8 +39,8 @@ PyType_Slot cell_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_ce
 
 /// Makes the graph's own cell, which runs the body.
 const LazyCell& add_cell(LazyGraphObject& graph, const LazyCellObject& cell) {
-  // The graph runs the body again when it plans, which may be in a flush without the GIL. The graph has a reference of
-  // its own, since the garbage collector counts those of each object.
+  // The graph runs the body again when it plans, which may happen in a flush without the GIL. It has a reference of its
+  // own to the body, since the garbage collector counts references per object.
   const auto body = std::make_shared<std::optional<Kept>>(cell.body);
   const auto run = [body](CellBody& traced) {
     const nb::gil_scoped_acquire with_gil;
@@ -68,7 +68,8 @@ std::shared_ptr<LazyUse> use_of_any(const Sequence& arguments) {
   return nullptr;
 }
 
-/// Records a call: lists of operands, of indices and of the elements of its list. Returns one value, or a tuple.
+/// Records a call. `arguments` are the operands and indices, `list` the elements of its list. Returns one expression,
+/// or a tuple.
 nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::handle list) {
   const std::source_location line = calling_line();
   std::vector<nb::object> listed;
@@ -84,7 +85,8 @@ nb::object call_cell(const LazyCellObject& self, const nb::args& arguments, nb::
   }
   use->require_free();
   if (use->graph == nullptr) throw MisuseError(self.name + ": an expression of a lazy graph that is gone");
-  // If the body runs, it does so before operands are read, since other threads may run meanwhile, and end the graph.
+  // The body, if it has to run, runs before the operands are read: other threads may run meanwhile. `kept` keeps the
+  // graph alive until then.
   nb::object kept;
   const LazyCell* cell = nullptr;
   if (const auto known = use->graph->cells.find(self.number); known != use->graph->cells.end()) {
@@ -132,7 +134,7 @@ void bind_body(nb::module_& m) {
           "The next operand: a row of that width for each call.")
       .def(
           "each", [](Body& self, Index width) { return self->each(width); }, nb::arg("width"),
-          "The next operand of each element of the list.")
+          "The next operand that each element of the list has: a value of edges, see Vertex.each().")
       .def(
           "index",
           [](Body& self, bool optional, Index width) {
@@ -165,7 +167,7 @@ void bind_cells(nb::module_& m) {
       .def("__call__", &call_cell, nb::arg("operands"), nb::kw_only(), nb::arg("list") = nb::none(),
            nb::sig("def __call__(self, *operands: LazyExpr | LazyIndex | None, "
                    "list: Iterable[LazyExpr] | None = None) -> Any"),
-           "Records a call with the operands and indices of the body, in its order. `list`: the elements of the list "
+           "Records a call with operands and indices in the order of the body. `list`: the elements of the list "
            "that each() reads. Returns one expression, or a tuple.");
 }
 

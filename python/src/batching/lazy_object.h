@@ -1,7 +1,7 @@
 // Lazy expressions as Python objects, and their operators.
 //
-// Handles of a lazy graph count their uses without atomics. Python may drop one on any thread, also while another
-// thread computes without the GIL: then it is kept until that computation has ended. See LazyUse.
+// The reference counts of a lazy graph's handles are not atomic. Python may drop a handle on any thread, also while
+// another thread computes without the GIL. Then LazyUse keeps the handle until that computation has ended.
 #pragma once
 #include <unordered_map>
 
@@ -15,7 +15,7 @@ namespace windrow::python {
 
 struct LazyGraphObject;
 
-/// The turn of one graph. All members need the GIL.
+/// Lets one thread at a time use a graph and its handles. All members need the GIL.
 class LazyUse {
  public:
   explicit LazyUse(SharedParameters parameters) : parameters_(std::move(parameters)) {}
@@ -31,7 +31,7 @@ class LazyUse {
           "and no lazy expressions in a body");
     }
   }
-  /// Drops a handle, now or later.
+  /// Keeps a handle until the present computation has ended. Without one, leaves it to the caller to destroy.
   template <class Handle>
   void drop(Handle&& handle) {
     if (computing_) dropped_.emplace_back(std::make_shared<std::decay_t<Handle>>(std::move(handle)));
@@ -61,7 +61,7 @@ class LazyUse {
   std::vector<std::shared_ptr<void>> dropped_;
 };
 
-/// A handle with its graph's turn: a LazyExpr or a LazyIndex.
+/// A handle, which is a LazyExpr or a LazyIndex, with the LazyUse of its graph.
 template <class Handle>
 class LazyHandle {
  public:
@@ -96,7 +96,7 @@ struct CellOfGraph {
   std::shared_ptr<std::optional<Kept>> body;
 };
 
-/// A graph, its parameters, and its turn, which all its handles share.
+/// A graph, its parameters, and its LazyUse, which all its handles share.
 struct LazyGraphObject {
   LazyGraphObject(const SharedParameters& of, const LazyOptions& options);
   ~LazyGraphObject();
@@ -110,10 +110,10 @@ struct LazyGraphObject {
   SharedParameters parameters;
   std::shared_ptr<LazyUse> use;
   std::unique_ptr<LazyGraph> graph;
-  std::unordered_map<std::uint64_t, CellOfGraph> cells;  // those that it has met, by their numbers
+  std::unordered_map<std::uint64_t, CellOfGraph> cells;  // that were called in it, by LazyCellObject::number
 };
 
-/// For the operators of expression_operators.h: as LazyExprTypes, with the line of the Python program.
+/// For the operators of expression_operators.h: as LazyExprTypes, but with the lines of the Python program.
 struct LazyTypes {
   using Result = LazyObject;
   using Value = LazyValue;
@@ -130,8 +130,8 @@ struct LazyTypes {
   static std::shared_ptr<LazyUse> use_of(std::initializer_list<LazyArgument> in);
 };
 
-/// An operand of a call: an expression, None for an empty one, a parameter or a function of parameters. It refers to
-/// the Python object, which the call keeps.
+/// An operand of a call: an expression, None (an empty expression), a parameter, or a function of parameters. It points
+/// into the Python object, which the call keeps alive.
 class LazyArgument : ExpressionOperators<LazyTypes> {
  public:
   /// Returns whether the object is one of these.
@@ -165,13 +165,14 @@ class LazyArgument : ExpressionOperators<LazyTypes> {
   const LazyWeight* weight_ = nullptr;
 };
 
-/// The same, if it is an expression.
+/// A LazyArgument that must be an expression.
 class LazyValue : public LazyArgument {
  public:
   bool set(nb::handle from) { return LazyArgument::set(from) && value() != nullptr; }
 };
 
-/// Of an operand. For parameters alone, lets nanobind try the functions of parameters.
+/// The LazyUse of the first expression among the operands. If there is none, lets nanobind try the overloads for
+/// functions of parameters.
 inline std::shared_ptr<LazyUse> LazyTypes::use_of(std::initializer_list<LazyArgument> in) {
   for (const LazyArgument& operand : in) {
     if (operand.value() != nullptr) return operand.value()->use();

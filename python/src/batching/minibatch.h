@@ -8,7 +8,7 @@
 
 namespace windrow::python {
 
-/// The names of what a vertex function pulls from calls of a runner, and of what it pushes.
+/// The names of a vertex function, of the tensors that it pulls from calls of a runner, and of its outputs.
 struct NamesOfFunction {
   std::string function;
   std::vector<std::string> tensors, outputs;
@@ -24,8 +24,8 @@ struct MinibatchObject {
   FunctionNames names;
 };
 
-/// Calls `call` without the GIL, in this thread's turn with the sets, of which there must be one, and with their engine
-/// in use.
+/// Calls `call` without the GIL, in this thread's turn with the sets, and with their engine in use. There must be at
+/// least one set.
 template <class Call>
 auto in_turn_of_all(const std::vector<SharedParameters>& sets, const Call& call) {
   const InUse use(&sets.front()->parameters.device());

@@ -52,7 +52,7 @@ namespace {
 
 using Handle = ParametersHandle;
 
-/// How initial values follow from the shape. A value.
+/// Chooses the initial values for a shape. A value.
 struct Initialiser {
   std::string name;
   std::function<Initial(Index rows, Index width)> of;
@@ -116,8 +116,8 @@ ParameterObject add(const Handle& to, const std::string& name, Index rows, Index
   });
 }
 
-/// The shape that a tuple stands for. A tuple or list of two integers, one of which is no shape, would be a row of
-/// numbers as a value: most likely it is meant as a shape, too.
+/// Adds a parameter of the shape that a tuple of integers gives. A tuple of other elements is a value, for which
+/// nanobind tries the next overload.
 ParameterObject add_shaped(const Handle& to, const std::string& name, const nb::tuple& shape,
                            const nb::object& initial) {
   std::vector<Index> sizes;
@@ -279,12 +279,11 @@ void bind_parameter(nb::module_& m) {
           "where the loss does not depend on the parameter.")
       .def_prop_ro("gradient_rows", &gradient_rows,
                    nb::for_getter(nb::sig("def gradient_rows(self) -> tuple[IntTensor, Tensor] | None")),
-                   "The gradient of a table that was only looked up: the numbers of the rows that were, ascending "
-                   "(IntTensor), and their gradients (Tensor). None for other gradients.")
-      .def_prop_rw(
-          "frozen", &frozen, &set_frozen, nb::for_setter(nb::arg("frozen")),
-          "A frozen parameter counts as a constant: from the next minibatch on, no gradient is computed for it, "
-          "and no step changes it.")
+                   "The gradient of a table that was used only by lookups: the ascending numbers of the rows looked "
+                   "up (IntTensor), and their gradients (Tensor). None for other gradients.")
+      .def_prop_rw("frozen", &frozen, &set_frozen, nb::for_setter(nb::arg("frozen")),
+                   "Whether the parameter is a constant: from the next minibatch on, no gradient is computed for it, "
+                   "and no step changes it.")
       .def("__repr__", [](const ParameterObject& of) {
         return "<windrow.Parameter '" + name_of(of) + "', " + to_string(of.parameter.type()) + ">";
       });
@@ -309,15 +308,16 @@ void bind_parameters(nb::module_& m) {
           nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
                   "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
       .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> Self"),
-           "A copy: has the same parameters, with copies of their values, and draws the same dropout. Vertex functions of "
-           "this set also serve it. For members of a group (see Replicas), or to keep values. Waits for them.")
+           "A copy: has the same parameters, with copies of their values, and draws the same dropout. Vertex functions "
+           "that use this set also work with the copy. Use it for members of a group (see Replicas), or to keep values. "
+           "Waits for the values.")
       .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
            nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"),
            "Adds a parameter of this shape, with initial values: a number, an initialiser of windrow.init, or the name "
            "of one. Raises MisuseError for a name that the set has.")
       .def("add", &add_shaped, "name"_a, "shape"_a, "initial"_a = "glorot",
            nb::sig("def add(self, name: str, shape: tuple[int, int], initial: Initial = 'glorot') -> Parameter"),
-           "The same for a shape (rows, width).")
+           "The same, for a shape (rows, width).")
       .def("add", &add_value, "name"_a, "value"_a, nb::sig("def add(self, name: str, value: ArrayLike) -> Parameter"),
            "Adds a parameter with this value: an array or a list of rows, which is copied, or a Tensor, which is "
            "shared.")
@@ -369,7 +369,7 @@ void bind_parameters(nb::module_& m) {
             const std::source_location from = calling_line();
             in_turn(of.shared, [&](Parameters& set) { set.add_gradient(parameter.parameter, gradient, from); });
           },
-          "parameter"_a, "gradient"_a, "Adds to the gradient of the minibatch.")
+          "parameter"_a, "gradient"_a, "Adds to the gradient of the present minibatch.")
       .def(
           "set_gradient",
           [](const Handle& of, const ParameterObject& parameter, const Tensor& gradient) {
@@ -391,10 +391,9 @@ void bind_parameters(nb::module_& m) {
           },
           nb::for_setter(nb::arg("number")),
           "The number of minibatches that were computed for training; dropout depends on it.")
-      .def(
-          "skipped_steps", &skipped_steps, nb::sig("def skipped_steps(self) -> SkippedSteps"),
-          "The steps that were skipped since a loss or gradient was not finite (non_finite='skip'): their 'count', and "
-          "the numbers and reasons of the 'last' ones.");
+      .def("skipped_steps", &skipped_steps, nb::sig("def skipped_steps(self) -> SkippedSteps"),
+           "The steps that were skipped because a loss or gradient was not finite (non_finite='skip'): their 'count', "
+           "and the numbers and reasons of the 'last' ones.");
 }
 
 }  // namespace windrow::python

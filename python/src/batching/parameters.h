@@ -13,8 +13,8 @@
 
 namespace windrow::python {
 
-/// Who may use a set of parameters, with its runners and optimisers: one thread at a time, while calls on them run
-/// without the GIL. Invariant: `owner` is the thread that holds the mutex, if one does.
+/// Lets one thread at a time use a set of parameters, with its runners and optimisers, since calls on them run without
+/// the GIL. Invariant: `owner` is the thread that holds the mutex, if one does.
 struct Turns {
   std::timed_mutex mutex;
   std::atomic<std::thread::id> owner{};
@@ -24,7 +24,7 @@ struct Turns {
 struct ParametersObject {
   explicit ParametersObject(std::shared_ptr<Parameters> of) : owned(std::move(of)), parameters(*owned) {}
 
-  const std::shared_ptr<Parameters> owned;  // alone, or as a part of a model
+  const std::shared_ptr<Parameters> owned;  // on its own, or a part of a model
   Parameters& parameters;
   Turns turns;
 };
@@ -41,9 +41,9 @@ struct ParametersHandle {
   SharedParameters shared;
 };
 
-/// This thread's turn for some sets. Needs the GIL when it begins, and gives it up while it waits. Inside an op it does
-/// not wait, since the thread whose turn it is may wait for that op: then it throws MisuseError, as it does for a
-/// second turn of one thread.
+/// This thread's turn for some sets: locks their Turns. Begins with the GIL, and releases it while it waits. Throws
+/// MisuseError in place of waiting inside an op, since the thread whose turn it is may wait for that op. Also throws
+/// MisuseError if this thread already has a turn for one of the sets.
 class Turn {
  public:
   explicit Turn(ParametersObject& set) : Turn(std::span<const SharedParameters>(), &set) {}

@@ -117,7 +117,7 @@ GivenTensors given_from(const std::optional<nb::dict>& given, const RunnerObject
   return all;
 }
 
-/// The outputs that record() announces: names, or by name the row of the gradient that each vertex has.
+/// The outputs that record() names: a list of names, or a dict from names to the row of each vertex in the gradient.
 std::vector<Announced> announced_from(nb::handle outputs) {
   std::vector<Announced> all;
   if (nb::isinstance<nb::str>(outputs)) return {{.output = nb::cast<std::string>(outputs)}};
@@ -226,13 +226,13 @@ nb::dict times_of(const RunnerStats& stats) {
 
 void bind_stats(nb::module_& m) {
   nb::class_<RunnerStats>(m, "RunnerStats",
-                          "Counted when minibatches are scheduled and not when they run, except times.")
+                          "Counters. Except for times, they count when minibatches are scheduled, not when they run.")
       .def_ro("minibatches", &RunnerStats::minibatches)
       .def_ro("vertices", &RunnerStats::vertices)
       .def_ro("batches", &RunnerStats::batches, "Fused runs of steps over rows of one vertex type.")
       .def_ro("kernels", &RunnerStats::kernels, "Steps of batches.")
       .def_ro("ops", &RunnerStats::ops, "Engine ops.")
-      .def_ro("multiply_flops", &RunnerStats::multiply_flops, "Of products with rows of vertices.")
+      .def_ro("multiply_flops", &RunnerStats::multiply_flops, "Flops of products with rows of vertices.")
       .def_ro("peak_bytes", &RunnerStats::peak_bytes, "The largest memory of a minibatch.")
       .def_ro("schedule_ns", &RunnerStats::schedule_ns, "Host time to make layouts.")
       .def_ro("plans", &RunnerStats::plans)
@@ -260,11 +260,10 @@ void bind_minibatch(nb::module_& m) {
       .def("loss", &loss,
            "Waits for the sum of the losses over all vertices, and returns it. Raises OpError if the minibatch failed; "
            "a loss that is infinite or NaN is a failure, whose cause, NotFiniteError, names the vertex.")
-      .def(
-          "output", &output, "name"_a, "rows"_a = nb::none(),
-          nb::sig("def output(self, name: str, rows: ArrayLike | None = None) -> Tensor"),
-          "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows`, an integer for "
-          "each vertex, selects: the row of the result that a vertex has, or -1 for none.")
+      .def("output", &output, "name"_a, "rows"_a = nb::none(),
+           nb::sig("def output(self, name: str, rows: ArrayLike | None = None) -> Tensor"),
+           "The output of that name: a row for each vertex, in the order of graphs and vertices. `rows` selects "
+           "vertices: for each vertex, its row in the result, or -1 for none.")
       .def_prop_ro(
           "names", [](const MinibatchObject& of) { return of.names->outputs; }, "The names of the outputs.")
       .def(

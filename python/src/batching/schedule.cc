@@ -37,14 +37,14 @@ void bind_schedule(nb::module_& m) {
           nb::sig("def __init__(self, type: ArrayLike, child_offsets: ArrayLike, children: ArrayLike) -> None"))
       .def_prop_ro("vertices", &TypedGraph::vertices)
       .def_ro("types", &TypedGraph::types, "The number of types.")
-      .def_ro("type", &TypedGraph::type, "Of each vertex.")
+      .def_ro("type", &TypedGraph::type, "The type of each vertex.")
       .def_ro("child_offsets", &TypedGraph::child_begin)
       .def_ro("children", &TypedGraph::children)
       .def("__repr__", [](const TypedGraph& of) {
         return "<windrow.TypedGraph, " + counted(static_cast<std::uint64_t>(of.vertices()), "vertex", "vertices") +
                ", " + counted(static_cast<std::uint64_t>(of.types), "type", "types") + ">";
       });
-  nb::class_<Schedule>(m, "Schedule", "In which batches vertices are computed. Made by make_schedule().")
+  nb::class_<Schedule>(m, "Schedule", "The batches in which vertices are computed. Made by make_schedule().")
       .def_ro("order", &Schedule::order, "Each vertex once, after all its children.")
       .def_prop_ro("batches", &batches_of, nb::for_getter(nb::sig("def batches(self) -> list[tuple[int, int, int]]")),
                    "For each batch its type, and its range in `order`: (type, begin, end).")
@@ -66,7 +66,7 @@ void bind_schedule(nb::module_& m) {
       "Divides a graph into batches of vertices of one type that do not depend on each other. `policy` is 'level', "
       "'depth', 'agenda', 'complete' or 'serial'.");
   m.def("fewest_batches", &fewest_batches, "graph"_a, "A lower bound on the number of batches of any schedule.");
-  nb::class_<GroupedMinibatch>(m, "GroupedMinibatch", "How a runner divides a minibatch. Made by Runner.grouped().")
+  nb::class_<GroupedMinibatch>(m, "GroupedMinibatch", "How a runner divides a minibatch. Made by Runner.batches().")
       .def_ro("types", &GroupedMinibatch::types, "A readable name of each vertex type.")
       .def_ro("groups", &GroupedMinibatch::groups,
               "A TypedGraph for each group of consecutive samples, whose batches are separate.")

@@ -17,7 +17,7 @@ namespace {
 /// Python's Vertex.
 using VertexHandle = Lent<Vertex>;
 
-/// A function of the given class, which is a Python class.
+/// Traces `body` into an object of `type`, a Python class that extends VertexFunction.
 nb::object traced(nb::handle type, const std::string& name, std::optional<std::size_t> arity, std::size_t fixed,
                   std::size_t per_edge, const nb::object& body) {
   const VertexFunction::Shape shape{.arity = arity.value_or(any_arity), .fixed = fixed, .per_edge = per_edge};
@@ -36,7 +36,7 @@ nb::list names_of(const std::vector<ir::Field>& fields) {
   return names;
 }
 
-/// What a graph needs, by name: "index", "optional index" or "values", for "vertices" or "edges", and the width.
+/// The inputs that a graph needs, by name: "index", "optional index" or "values", "vertices" or "edges", and the width.
 nb::dict inputs_of(const VertexFunction& function) {
   const ir::Function& traced = ir::function_of(function);
   nb::dict inputs;
@@ -134,15 +134,14 @@ void bind_vertex_function(nb::module_& m) {
   bind_vertex(m);
   nb::class_<VertexFunction>(m, "VertexFunction", "What one vertex of an input graph computes, traced once. Immutable.")
       .def(nb::init<std::string, const std::vector<VertexFunction>&>(), nb::arg("name"), nb::arg("kinds"),
-           "Combines functions into one with several kinds. States, inputs and outputs of the same name are the same "
-           "thing.")
+           "Combines functions into one with several kinds. States, inputs and outputs of one name are the same.")
       .def_static("_trace", &traced, nb::arg("type"), nb::arg("name"), nb::arg("arity").none(), nb::arg("fixed"),
                   nb::arg("per_edge"), nb::arg("body"),
                   nb::sig("def _trace(type: type[T], name: str, arity: int | None, fixed: int, per_edge: int, "
                           "body: Callable[[Vertex], object]) -> T"))
       .def_prop_ro("name", &VertexFunction::name)
       .def_prop_ro("kinds", &VertexFunction::kinds, "The number of kinds.")
-      .def_prop_ro("has_dropout", &has_dropout, "Whether it applies dropout, which minibatches with gradients do.")
+      .def_prop_ro("has_dropout", &has_dropout, "Whether it has dropout, which is used in minibatches with gradients.")
       .def_prop_ro("inputs", &inputs_of,
                    nb::for_getter(nb::sig("def inputs(self) -> dict[str, tuple[Literal['values', 'index', "
                                           "'optional index'], Literal['vertices', 'edges'], int]]")),

@@ -17,9 +17,9 @@ struct WeightTypes : LazyWeightTypes {
 void bind_weights(nb::module_& m) {
   nb::class_<LazyWeight> weight(
       m, "LazyWeight",
-      "A function of parameters alone, such as `w * 2` or `windrow.tanh(w)`: a flush, or a minibatch, computes it once "
-      "for all samples. An operand of lazy expressions, as a parameter is. In the body of a vertex function or a cell, "
-      "`v.parameter(w * 2)` makes it an expression.");
+      "A function of parameters alone, such as `w * 2` or `windrow.tanh(w)`. A flush or a minibatch computes it once "
+      "for all samples. Like a parameter, it can be an operand of lazy expressions. In the body of a vertex function "
+      "or a cell, `v.parameter(w * 2)` makes it an expression.");
   weight
       .def_prop_ro(
           "shape", [](const LazyWeight& of) { return nb::make_tuple(of.type().rows.number(), of.type().width); },

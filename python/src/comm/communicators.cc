@@ -21,7 +21,7 @@ MemberTurn::MemberTurn(Member& member) : mutex_(member.mutex) {
 
 namespace {
 
-/// MPI of this process, and its groups that Python holds.
+/// MPI in this process, and the members of its groups that Python holds.
 struct World {
   explicit World(std::unique_ptr<MpiWorld> of) : world(std::move(of)), rank(world->rank()), size(world->size()) {}
 
@@ -38,7 +38,7 @@ struct LocalGroupObject {
   std::vector<CommunicatorObject> members;
 };
 
-/// Those that are not closed, until the end of the program: then ops have ended, and other libraries may end MPI.
+/// The worlds that are not closed. end_mpi() closes them at the end of the program, when all ops have ended.
 std::vector<SharedWorld>& worlds() {
   static auto* const all = new std::vector<SharedWorld>();  // guarded by the GIL
   return *all;
@@ -47,7 +47,7 @@ std::vector<SharedWorld>& worlds() {
 void close(const SharedWorld& of) {
   std::erase(worlds(), of);
   for (const std::weak_ptr<Member>& each : of->members) {
-    // Tells the others that no call will follow, though handles may live on.
+    // Tells the other members that no call will follow, although Python may still hold the communicator.
     if (const SharedMember member = each.lock()) member->communicator.member()->leave();
   }
   std::unique_ptr<MpiWorld> ending = std::move(of->world);
@@ -55,7 +55,7 @@ void close(const SharedWorld& of) {
   ending.reset();  // waits for other processes
 }
 
-/// At the end of the program. `why`: the exception that ended it, of which the other processes are told.
+/// Called at the end of the program. `why` is the exception that ended it; the other processes are told of it.
 void end_mpi(const std::optional<std::string>& why) {
   for (const SharedWorld& one : std::vector(worlds())) {
     for (const std::weak_ptr<Member>& each : one->members) {
@@ -87,7 +87,7 @@ CommunicatorObject group(World& of, const Device* device, std::optional<double> 
 
 std::vector<Device> host_devices_of(int count, const EngineObject* engine) {
   const EngineObject& of = engine == nullptr ? default_engine() : *engine;
-  host_of(of);  // remains the first one
+  host_of(of);  // makes the host first, since it must be the first device
   std::vector<Device> devices = host_devices(*of.share(), count);
   for (const Device& device : devices) of.state().devices->push_back(std::make_unique<const Device>(device));
   return devices;
@@ -129,8 +129,7 @@ void bind_communicator(nb::module_& m) {
       "A member of a group, made by LocalGroup or MpiWorld.group(). A collective is called once by each member, in the "
       "same order with the same shapes; it pushes an op and returns. If it fails at one member, it fails at all: waits "
       "for its tensors raise OpError, with a CommError as cause. If a member does not call within the group's "
-      "patience, "
-      "the group is broken.")
+      "patience, the group is broken.")
       .def_prop_ro("rank", [](const CommunicatorObject& of) { return of.member->communicator.rank(); })
       .def_prop_ro(
           "size", [](const CommunicatorObject& of) { return of.member->communicator.size(); }, "The number of members.")
@@ -173,8 +172,8 @@ void bind_communicator(nb::module_& m) {
             return waiting_in_turn(of, [&](const Communicator& by) { return by.exchange(numbers); });
           },
           "numbers"_a,
-          "Exchanges integers between the programs, independently of ops: returns those of all members, by rank. Each "
-          "member passes equally many. Waits for the others; raises CommError.")
+          "Exchanges integers between the programs, independently of ops: returns those of all members, by rank. All "
+          "members pass the same number of integers. Waits for the others; raises CommError.")
       .def(
           "barrier",
           [](const CommunicatorObject& of) { waiting_in_turn(of, [](const Communicator& by) { by.barrier(); }); },
@@ -199,9 +198,8 @@ void bind_communicators(nb::module_& m) {
   nb::class_<LocalGroupObject>(
       m, "LocalGroup",
       "A group within this process: a sequence of communicators, one for each device. Members that wait for each "
-      "other, "
-      "such as in DataParallel.combine(), need a thread each. `patience`: after how many seconds without a missing "
-      "member the group breaks.")
+      "other, such as in DataParallel.combine(), need a thread each. `patience`: seconds after which the group breaks "
+      "if a member is missing.")
       .def(
           "__init__",
           [](LocalGroupObject* self, const std::vector<Device>& devices, double patience) {
@@ -249,8 +247,8 @@ void bind_communicators(nb::module_& m) {
             return group(*of.world, device, patience);
           },
           "device"_a = nb::none(), nb::kw_only(), "patience"_a = nb::none(),
-          "Makes a new group of all processes, whose member here has this device, the host if None. All processes make "
-          "these calls in the same order. Waits for them; raises CommError.")
+          "Makes a new group of all processes. This process's member uses `device`, or the host if None. All processes "
+          "make these calls in the same order. Waits for them; raises CommError.")
       .def("close", [](const WorldObject& of) { close(of.world); });
   m.def("_end_mpi", &end_mpi, "why"_a = nb::none());
 }

@@ -8,7 +8,7 @@
 
 namespace windrow::python {
 
-/// A communicator, and whose turn it is: one thread at a time, without the GIL.
+/// A communicator, with a mutex that lets one thread at a time use it without the GIL.
 struct Member {
   explicit Member(Communicator of) : communicator(std::move(of)) {}
 
@@ -21,7 +21,7 @@ struct CommunicatorObject {
   SharedMember member;
 };
 
-/// This thread's turn with a communicator. Needs the GIL when it begins, and gives it up while it waits.
+/// This thread's turn with a communicator: locks its mutex. Begins with the GIL, and releases it while it waits.
 class MemberTurn {
  public:
   explicit MemberTurn(Member& member);

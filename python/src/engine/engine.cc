@@ -20,7 +20,8 @@ nb::object attribute(nb::handle of, const char* name) {
   return nb::none();
 }
 
-/// The most levels of lists in lists of accesses. A list that contains itself, and a text, have more.
+/// The most levels of nested lists of accesses. A list that contains itself has more, and so has a str, whose elements
+/// are strs.
 constexpr int most_levels = 16;
 
 void add_levels(std::vector<Access>& to, nb::handle from, AccessKind kind, int levels) {
@@ -71,10 +72,10 @@ EngineOptions options_of(const std::optional<std::string>& policy, std::optional
   return options;
 }
 
-/// That of a function which has one: not of a lambda, whose "<lambda>" says nothing.
+/// The name of a function; empty for an object without a name, and for a lambda, whose "<lambda>" says nothing.
 OpName name_of_function(nb::handle function) {
-  // The names that were used last, since an OpName of a text takes a search under a lock. It keeps the texts, so that
-  // no other one takes their addresses. Guarded by the GIL.
+  // A cache of names by the addresses of their Python strings, since making an OpName searches a table under a lock. An
+  // entry keeps its string alive, so that no other string gets its address. Guarded by the GIL.
   struct Known {
     PyObject* text = nullptr;
     OpName name = {};
@@ -205,26 +206,29 @@ auto with_trace(EngineObject& engine, F&& function) {
 constexpr const char* about_push = R"(Pushes an op, which calls ``function()`` once its accesses are granted.
 
 ``read``, ``mutate``, ``overwrite`` and ``commute`` say what the op does to variables and tensors: each is one of them,
-or a list. The result is that of running all ops in the order of their pushes; those that share nothing, or only read,
-run at the same time. ``overwrite`` replaces a value without reading it; ops that ``commute`` change it in any order.
+or a list. The result is that of running all ops in the order of their pushes. Ops that share no variables, or only
+read those that they share, may run at the same time. ``overwrite`` replaces a value without reading it; ops that
+``commute`` change it in any order.
 
-Errors and traces show ``name``, or that of the function; the engine keeps each distinct name. Ready ops of higher ``priority`` run first. An op
-whose ``stop`` is requested, or whose ``deadline`` (seconds from now) passes, before it begins does not run, and fails.
-An op with ``run_always`` runs although its variables carry a failure.
+Errors and traces show ``name``, or else the name of the function. Distinct names are kept for ever, so use few. Ready
+ops of higher ``priority`` run first. An op whose ``stop`` is requested before it begins does not run, and fails. The
+same holds for a ``deadline`` (seconds from now); if it passes while the op runs, the op fails as well. An op with
+``run_always`` runs although its variables carry a failure.
 
-What ``function`` returns is dropped. If it raises, or is async, the op fails: what it changes carries the failure, ops
-that need it are skipped, and waits for it raise OpError, whose cause is the exception.
+The result of ``function`` is dropped. If it raises, or is async, the op fails: the variables that it changes carry the
+failure, ops that need them are skipped, and waits for them raise OpError, whose cause is the exception.
 
 Raises MisuseError for a variable that is retired or of another engine, and after close(). An interrupt ends a push
-that is held back, see max_pending_ops: then the op is not pushed.)";
+that is held back (see max_pending_ops); then the op is not pushed.)";
 
-constexpr const char* about_heal = R"(Declares that variables are good again, as the failed op has left them.
+constexpr const char* about_heal = R"(Declares that the values of variables are valid, as the failed op has left them.
 
-``what`` is a variable, or an OpError: then all variables that its failures have spread to, for which wait_all() first.
-The heal comes after all earlier ops on the variable, and counts in version().)";
+``what`` is a variable, or an OpError, which stands for all variables that its failures have spread to: call wait_all()
+first, so that they spread no further. A heal comes after all earlier ops on the variable, and counts in version().)";
 
-constexpr const char* about_wait_all = R"(Waits for all ops that were pushed. Returns False after ``timeout`` seconds.
+constexpr const char* about_wait_all = R"(Waits for all ops that were pushed.
 
+Returns False after ``timeout`` seconds, otherwise True.
 Raises OpError for all failures that variables still carry, and for those that no wait has raised.)";
 
 }  // namespace

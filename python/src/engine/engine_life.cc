@@ -14,19 +14,21 @@ using Clock = std::chrono::steady_clock;
 
 /// How long ops that have been called off at the end of the program may take to return.
 constexpr std::chrono::milliseconds patience_after_call_off{100};
-/// How long a thread that forks waits for pending ops in the engine, where they cannot have the GIL; see before_fork().
+/// How long the engine itself makes a thread that forks wait for pending ops. These cannot get the GIL then; see
+/// before_fork().
 constexpr std::chrono::seconds patience_in_fork{1};
 
 /// Whether the end of the program has begun.
 std::atomic<bool> ending{false};
-/// The number of threads that fork. Written with the GIL.
+/// The number of threads that are about to fork. Written with the GIL.
 std::atomic<int> forking{0};
 thread_local bool forks_here = false;
 
 thread_local int single_pushes = 0;
 
-/// Gives up the GIL while a push is held back, since the ops that it waits for may need it. Keeps calls of several
-/// pushes whole: these are held back for EngineOptions::push_patience at most, if nothing goes on.
+/// Releases the GIL while a push is held back, since the ops that it waits for may need it. In a call that pushes
+/// several ops, also turns off looks for signals, so that no interrupt splits the call. If no op finishes, such a push
+/// is held back for EngineOptions::push_patience at most.
 std::shared_ptr<void> release_gil_while_held() {
   struct Whole {
     explicit Whole(bool releases) {
@@ -54,14 +56,14 @@ Engines& engines() {
   return *engines;
 }
 
-/// Whether a fork has copied it with pending ops, which run nowhere.
+/// Whether this is the copy in a forked child of an engine with pending ops, which never run in the child.
 bool is_unusable(Engine& engine) try {
   EngineUse::wait_until_idle(engine, std::chrono::nanoseconds(0));
   return false;
 } catch (const MisuseError&) {
   return true;
 }
-/// Waits so long for pending ops that may still run.
+/// Waits up to `patience` for pending ops, and returns whether none is left that may still run.
 bool is_idle(Engine& engine, std::chrono::nanoseconds patience) {
   return is_unusable(engine) || EngineUse::wait_until_idle(engine, patience);
 }
@@ -70,7 +72,7 @@ void refuse_at_the_end() {
   if (ending && !inside_op()) throw MisuseError("a call of an engine at the end of the program; expected it earlier");
 }
 
-/// Waits as long as another thread forks: pending ops must finish, so no more may come.
+/// Waits while another thread is about to fork, which waits for all pending ops: no more may be pushed.
 void pass_forks() {
   if (forking == 0 || forks_here || inside_op()) return;
   const WithoutGil without_gil;
@@ -149,7 +151,7 @@ EngineObject& default_engine() {
     if (engine == nullptr) {
       module.attr("_default") = made;
       engine = nb::cast<EngineObject*>(made);
-    } else {  // another thread had the GIL meanwhile
+    } else {  // another thread has made one meanwhile
       made.attr("close")();
     }
   }
@@ -158,7 +160,7 @@ EngineObject& default_engine() {
 
 namespace {
 
-/// To be called at the end of the program, when Python still works, since ops may need it. An interrupt by the user
+/// Call it at the end of the program, while Python still works, since ops may need Python. An interrupt by the user
 /// ends the wait. Returns whether all engines have ended within these seconds.
 bool close_all(double seconds) {
   ending = true;
@@ -173,7 +175,7 @@ bool close_all(double seconds) {
     } catch (const CarriesPython&) {
       until = Clock::now();
     }
-    if (is_unusable(*engine)) continue;  // so there is nothing to end
+    if (is_unusable(*engine)) continue;  // there is nothing to end
     const auto call_off = [](const std::string& pending) {
       log_warning("at the end of the program, ops are pending, and those that have not begun are called off; " +
                   pending);
@@ -190,8 +192,8 @@ bool close_all(double seconds) {
   return all_ended;
 }
 
-/// Lets pending ops finish before a fork, since they may need the GIL, which the thread keeps from here on. Other
-/// threads push no further ones meanwhile. Waits at most these seconds.
+/// Lets pending ops finish before a fork, since they may need the GIL, which the forking thread keeps afterwards. Other
+/// threads push no further ops meanwhile. Waits at most these seconds.
 void before_fork(double seconds) {
   if (inside_op()) return;
   forks_here = true;
@@ -214,7 +216,7 @@ void before_fork(double seconds) {
       const WithoutGil without_gil;
       all_idle(true);
     }
-    idle = all_idle(false);  // threads that were held back in a push may have gone on before this one had the GIL
+    idle = all_idle(false);  // threads that were held back may have pushed before this one had the GIL
   }
   release_dropped();
 }
@@ -236,7 +238,7 @@ void bind_engine_life(nb::module_& m) {
   });
   m.def("default_engine", &default_engine, nb::rv_policy::reference,
         nb::sig("def default_engine() -> windrow._engine.Engine"),
-        "The engine of tensors and devices for which none is given. Made by the first call.");
+        "The engine of all tensors and devices that are made without one. Made by the first call.");
   m.def("_close_all", &close_all, nb::arg("seconds"));
   m.def("_before_fork", &before_fork, nb::arg("seconds"));
   m.def("_after_fork_in_parent", &after_fork_in_parent);

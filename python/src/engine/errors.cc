@@ -62,7 +62,7 @@ class Interrupt final : public std::exception, public CarriesPython {
   const char* what() const noexcept override { return "a signal's handler raised an exception"; }
 };
 
-/// The name of the attribute, and of the capsule in it, that names an OpError with that of Python.
+/// The name of the attribute of Python's OpError, and of the capsule in it, that refer to the OpError of C++.
 constexpr const char* op_error_name = "_windrow";
 
 std::string text_of(nb::handle error) {

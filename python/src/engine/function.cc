@@ -11,14 +11,14 @@ namespace {
 
 std::atomic<bool> engines_ended{false};
 
-/// How many ops of Python, and scopes without the GIL, are open on this thread; and where the innermost capture
-/// collects functions.
+/// The numbers of Python ops and of scopes without the GIL that are open on this thread, and the vector in which the
+/// innermost capture collects functions.
 thread_local int ops_inside = 0, without_gil = 0;
 thread_local std::vector<Kept>* capturing_into = nullptr;
 thread_local bool is_worker = false;
 
-/// What threads without the GIL have left: a stack without locks, since a thread may be in a fork or hold the engine's
-/// locks.
+/// An object that a thread without the GIL has dropped. They form a lock-free stack, since that thread may be in a fork
+/// or hold the engine's locks.
 struct Dropped {
   PyObject* object;
   Dropped* next;
@@ -36,13 +36,13 @@ void drop(PyObject* object) {
   while (!all_dropped.compare_exchange_weak(first, what, std::memory_order_release, std::memory_order_relaxed)) {
     what->next = first;
   }
-  // From here on, another thread may have freed it.
+  // From here on, another thread may have freed `what`.
   if (first == nullptr && !engines_ended) Py_AddPendingCall(release_in_main_thread, nullptr);
 }
 
-/// Gives a worker a thread state of Python that it keeps: to make one for each op takes several microseconds. The
-/// worker ends it as the thread ends, for which no other thread waits with the GIL. Only the thread itself can do so:
-/// Python would take the state of another thread for that of the thread that deletes it.
+/// Gives a worker a Python thread state that it keeps, since making one for each op would take several microseconds.
+/// The worker deletes it when its thread ends, for which no other thread waits with the GIL. Only the worker can delete
+/// it: in another thread, Python would take it for that thread's own state.
 void enter_python() {
   struct State {
     State() : given(PyGILState_Ensure()), state(PyEval_SaveThread()) { is_worker = true; }
@@ -57,7 +57,7 @@ void enter_python() {
   static thread_local const State state;
 }
 
-/// The accesses of the Python op that runs innermost on this thread.
+/// The accesses of the innermost Python op that runs on this thread.
 thread_local const std::vector<Access>* accesses_here = nullptr;
 
 void call(PyObject* function, const std::vector<Access>& accesses) {
@@ -73,8 +73,8 @@ void call(PyObject* function, const std::vector<Access>& accesses) {
   }
 }
 
-/// The function of an op that runs once. Its object is released in the op, which has the GIL; or dropped, if the op
-/// never runs.
+/// The function of an op that runs once. The op releases the Python object while it has the GIL; if the op never runs,
+/// drop_object() gets it.
 class OnceOp {
  public:
   OnceOp(PyObject* function, std::vector<Access> accesses) : function_(function), accesses_(std::move(accesses)) {}
@@ -116,7 +116,7 @@ void WithoutGil::take_back() {
   --without_gil;
   try {
     PyEval_RestoreThread(state_);
-  } catch (...) {  // Python has ended, and ends this daemon thread; but C++ code on its stack may not be unwound
+  } catch (...) {  // Python has ended, and ends this daemon thread; but the C++ code on its stack must not be unwound
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 }
@@ -127,7 +127,7 @@ void WithoutGil::handle_signals() {
   try {
     release_dropped();
     if (PyErr_CheckSignals() != 0) throw_interrupt();
-  } catch (const std::exception&) {  // not what ends a daemon thread
+  } catch (const std::exception&) {  // but not the unwinding that ends a daemon thread
     raised = std::current_exception();
   }
   state_ = PyEval_SaveThread();

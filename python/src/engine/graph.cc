@@ -6,7 +6,7 @@
 namespace windrow::python {
 namespace {
 
-/// A graph with the Python functions that its ops own together with it.
+/// A graph, and the Python functions that it owns jointly with its ops.
 struct GraphObject {
   Graph graph;
   std::vector<Kept> functions;
@@ -29,9 +29,9 @@ void append(GraphObject& to, const nb::object& body) {
   to.functions.insert(to.functions.end(), functions.begin(), functions.end());
 }
 
-/// A function of a graph often refers to the graph, by the names of its module, so the garbage collector must know.
-/// While ops are pending, those of a launch may own the functions, too: then it must not know, or it would clear
-/// functions that are about to run.
+/// A function of a graph often refers to the graph, through the globals of its module, so the garbage collector must
+/// see the graph's references. While ops are pending, ops of a launch may own the functions, too. Then the references
+/// are hidden, since the collector could clear functions that are about to run.
 int traverse_graph(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;

@@ -18,7 +18,7 @@ struct Place {
 };
 static_assert(sizeof(std::source_location) == sizeof(const Place*));
 
-/// A line of a code object. Kept as long as the process, since traces and failures refer to it.
+/// A line of a code object. Never freed, since traces and failures refer to it.
 struct Line {
   std::string file, function;
   bool in_package;
@@ -61,8 +61,8 @@ const Line& line_of(PyObject* code, unsigned number) {
   return *line;
 }
 
-/// The last lines that a thread has used, by code object and instruction, since Python computes the number of a line
-/// from the beginning of its function. It keeps the code objects, so that no other one takes their addresses.
+/// A thread's cache of lines, by code object and instruction, since Python computes a line number by a scan from the
+/// beginning of the function. An entry keeps its code object alive, so that no other one gets its address.
 class LineCache {
  public:
   LineCache() = default;
@@ -103,7 +103,7 @@ class LineCache {
 }  // namespace
 
 std::source_location calling_line() {
-  static thread_local const auto cache = std::make_unique<LineCache>();  // a module has little room for such variables
+  static thread_local const auto cache = std::make_unique<LineCache>();  // static TLS has little room
   nb::object frame = nb::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   const Line* line = nullptr;
   while (frame.is_valid() && !frame.is_none()) {

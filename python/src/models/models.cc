@@ -16,7 +16,7 @@ namespace {
 
 ModelObject object_of(Workload made, const Device& device) {
   const auto workload = std::make_shared<Workload>(std::move(made));
-  // The set lives as long as the model that it is a part of.
+  // This pointer to the set keeps alive the model that the set is a part of.
   std::shared_ptr<Parameters> parameters(workload, workload->parameters.get());
   return {workload, device, std::make_shared<ParametersObject>(std::move(parameters))};
 }
@@ -78,15 +78,15 @@ nb::dict sizes_of(const WorkloadKind& of) {
 void bind_kinds(nb::module_& m) {
   nb::class_<WorkloadKind>(m, "ModelKind", "Describes a model before it is made. See model_kinds().")
       .def_ro("name", &WorkloadKind::name)
-      .def_ro("about", &WorkloadKind::about, "One line.")
+      .def_ro("about", &WorkloadKind::about, "A description in one line.")
       .def_ro("sample", &WorkloadKind::sample, "What a sample is.")
       .def_ro(
           "files", &WorkloadKind::files,
           "The names of the training file and the validation file in a folder of data; empty if its data are always "
           "generated.")
       .def_prop_ro("sizes", &sizes_of, nb::sig("def sizes(self, /) -> dict[str, int]"),
-                   "The sizes that can be chosen, with their presets.")
-      .def_ro("cells", &WorkloadKind::cells, "The cells that can be chosen; empty if there is one only.")
+                   "The sizes that can be chosen, with their defaults.")
+      .def_ro("cells", &WorkloadKind::cells, "The cells that can be chosen; empty if there is only one.")
       .def_prop_ro(
           "switches",
           [](const WorkloadKind& of) {
@@ -94,7 +94,7 @@ void bind_kinds(nb::module_& m) {
             for (const WorkloadSwitch& one : of.switches) all[one.name] = one.about;
             return all;
           },
-          "What can be switched on.")
+          "What can be switched on: the name and a description of each switch.")
       .def_ro("input", &WorkloadKind::input,
               "The text that Model.predict() reads, and what it predicts; empty if it cannot predict for texts.")
       .def("__repr__",
@@ -156,7 +156,7 @@ void bind_models(nb::module_& m) {
           "The names of the labels that predict() chooses from.")
       .def_prop_ro(
           "vocabularies", [](const ModelObject& of) { return of.workload->vocabularies; },
-          "By name, the words in the order of their numbers.")
+          "For each vocabulary, by name, its words in the order of their numbers.")
       .def_prop_ro(
           "training_samples", [](const ModelObject& of) { return of.workload->training.size(); },
           "The size of the training set.")

@@ -49,7 +49,7 @@ void bind_parts(nb::module_& m) {
       .def_prop_ro("probability", &LabelObject::probability, "How probable it is, from 0 to 1.")
       .def_prop_ro(
           "probabilities", [](const LabelObject& of) { return of.label.probabilities; },
-          "Of all labels, in the order of Model.labels.")
+          "The probabilities of all labels, in the order of Model.labels.")
       .def("__repr__", [](const LabelObject& of) { return "<windrow.Label '" + of.name() + "'>"; });
   nb::class_<PartObject>(m, "LabelledPart", "A part of a text, such as a phrase or a word, with its label.")
       .def_ro("text", &PartObject::text)
@@ -66,12 +66,13 @@ void bind_parts(nb::module_& m) {
       });
   nb::class_<Prediction::Text>(m, "PredictedText", "A text that a model has written, such as a translation.")
       .def_ro("text", &Prediction::Text::text)
-      .def_ro("log_probability", &Prediction::Text::log_probability, "Natural logarithm.")
+      .def_ro("log_probability", &Prediction::Text::log_probability, "The natural logarithm of its probability.")
       .def("__repr__", [](const Prediction::Text& of) { return "<windrow.PredictedText '" + of.text + "'>"; });
   nb::class_<Prediction::Likelihood>(m, "Likelihood", "How probable a language model finds a sentence.")
-      .def_ro("tokens", &Prediction::Likelihood::tokens, "The number of words, and the end of the sentence.")
+      .def_ro("tokens", &Prediction::Likelihood::tokens, "The number of words, plus one for the end of the sentence.")
       .def_ro("unknown", &Prediction::Likelihood::unknown, "The number of words that the model does not know.")
-      .def_ro("log_probability", &Prediction::Likelihood::log_probability, "Of all tokens; natural logarithm.")
+      .def_ro("log_probability", &Prediction::Likelihood::log_probability,
+              "The natural logarithm of the probability of all tokens.")
       .def_prop_ro("perplexity", &Prediction::Likelihood::perplexity)
       .def("__repr__", [](const Prediction::Likelihood& of) {
         return "<windrow.Likelihood of " + counted(static_cast<std::uint64_t>(of.tokens), "token", "tokens") +

@@ -14,7 +14,7 @@
 namespace windrow::python {
 namespace {
 
-/// With what it refers to, which must end later.
+/// A trainer, with the objects that it refers to, which must end after it.
 struct TrainerObject {
   ModelObject model;
   SharedMember group;
@@ -47,7 +47,7 @@ auto in_turn(const TrainerObject& of, const Call& call) {
   }
 }
 
-/// A step is whole, unless it takes longer than this: then an interrupt ends it.
+/// An interrupt takes effect after the present step; if the step takes longer than this, within the step.
 constexpr std::chrono::seconds patience_for_step{2};
 
 /// Calls back between steps: handles signals, and asks the function whether to go on.
@@ -55,7 +55,7 @@ class Between {
  public:
   explicit Between(nb::object function) : function_(std::move(function)) {}
 
-  /// Without the GIL.
+  /// Call it without the GIL.
   Trainer::Then operator()(const Trainer::Pass& so_far) {
     const InPython python;
     release_dropped();
@@ -117,11 +117,11 @@ void save_training(const TrainerObject& of, WriterObject& writer) {
 }
 
 void bind_pass(nb::module_& m) {
-  nb::class_<Trainer::Pass>(m, "Pass", "How much a trainer has trained, and with what result.")
+  nb::class_<Trainer::Pass>(m, "Pass", "How much a trainer has trained, and with which loss.")
       .def_ro("samples", &Trainer::Pass::samples)
       .def_ro("vertices", &Trainer::Pass::vertices)
       .def_ro("labels", &Trainer::Pass::labels)
-      .def_ro("loss", &Trainer::Pass::loss, "The mean per label, of each minibatch before its step.")
+      .def_ro("loss", &Trainer::Pass::loss, "The mean loss per label; that of a minibatch is computed before its step.")
       .def_ro("seconds", &Trainer::Pass::seconds)
       .def("__repr__", [](const Trainer::Pass& of) {
         return "<windrow.Pass: " + std::to_string(of.samples) + " samples in " + std::to_string(of.seconds) +
@@ -170,8 +170,7 @@ void bind_trainer(nb::module_& m) {
           },
           "samples"_a,
           "Trains on the next samples, in an order that is drawn anew for each epoch. Returns when all ops have "
-          "finished. "
-          "Raises OpError if a loss is not finite.")
+          "finished. Raises OpError if a loss is not finite.")
       .def("train_epoch", &train_epoch, "between"_a = nb::none(),
            nb::sig("def train_epoch(self, between: Callable[[Pass], object] | None = None) -> Pass"),
            "Trains to the end of an epoch: continues one that was stopped, or else begins a new one. Calls "

@@ -12,8 +12,8 @@
 
 namespace windrow::python {
 
-/// An engine for one call, and the device that the call uses. Another thread may close the engine meanwhile: it ends
-/// when the call has ended. Needs the GIL to be made and to end. Throws MisuseError if the engine is closed.
+/// The engine and the device of one call. If another thread closes the engine meanwhile, it ends when the call has
+/// ended. Constructor and destructor need the GIL. Throws MisuseError if the engine is closed.
 class InUse {
  public:
   /// The device whose memory contains the tensor.
@@ -36,7 +36,7 @@ class InUse {
 /// The host of an engine: made by the first call.
 const Device& host_of(const EngineObject& engine);
 
-/// Of the __exit__ of a with block that handles no exception.
+/// The signature of an __exit__() that suppresses no exception.
 constexpr const char* signature_of_exit =
     "def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, "
     "traceback: TracebackType | None, /) -> None";
@@ -56,19 +56,18 @@ struct Viewed {
   Matrix<T> elements;
   bool read_only;
 };
-/// For a view of the elements. Waits for the earlier ops that write the tensor or, unless the kind is read, for all
-/// earlier ops on it; then the elements may be written, and are zeros if no op has written them. In an op that declares
-/// an access to the tensor, does not wait. Throws OpError if an earlier op failed, and MisuseError if nothing was
-/// written that is to be read, and if the op only reads what is to be written.
+/// Views the elements. Waits for the earlier ops that write the tensor or, unless `kind` is read, for all earlier ops
+/// on it; does not wait in an op that declares an access to the tensor. Unless `kind` is read, the elements may be
+/// written, and are zeros if no op has written them. Throws OpError if an earlier op failed. Throws MisuseError for
+/// reading elements that were never written, and for writing in an op that declares only a read.
 template <class T>
 Viewed<T> viewed_for(const TensorOf<T>& tensor, AccessKind kind);
 
-/// A tensor of contiguous rows in the host's memory that nothing else uses, with the elements that earlier ops write.
-/// Waits for it.
+/// A copy of the elements that earlier ops write, with contiguous rows in the host's memory. Waits for it.
 template <class T>
 TensorOf<T> copy_of(const TensorOf<T>& tensor);
 
-/// DLPack.
+/// Defines the methods for DLPack.
 template <class T>
 void bind_exchange(nb::class_<TensorOf<T>>& tensor);
 

@@ -8,7 +8,7 @@ namespace {
 
 using State = EngineObject::State;
 
-/// The state of an engine that is not closed. The one that was found last comes first, since most programs use one.
+/// The state of an engine that is not closed. First tries the engine found last, since most programs use only one.
 State& find(const Engine* engine) {
   static auto* const last = new std::shared_ptr<State>();  // guarded by the GIL
   if (engine != nullptr && *last != nullptr && (*last)->engine.get() == engine) return **last;
@@ -53,7 +53,7 @@ InUse::InUse(const Device* device) {
 }
 
 void bind_devices(nb::module_& m) {
-  nb::class_<Device>(m, "Device", "Where tensors lie and their ops run. Made by windrow.host().")
+  nb::class_<Device>(m, "Device", "A place where tensors are stored and their ops run. Made by windrow.host().")
       .def_prop_ro("name", [](const Device& device) { return device.name; })
       .def(
           "__eq__", [](const Device& a, const Device& b) { return same(a, b); }, nb::is_operator(),

@@ -2,7 +2,7 @@
 //
 //   Out  A view of a tensor's memory, which keeps the memory alive, also after the end of the engine.
 //   In   A tensor wraps the memory of an array, and releases it after its last op. Arrays of other layouts and types,
-//        and arrays that must not be written, are copied.
+//        and read-only arrays, are copied.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -62,11 +62,11 @@ struct Exported {
   static void end(M* managed) {
     const std::unique_ptr<Exported> self(static_cast<Exported*>(managed->context));
     if (Py_IsInitialized() == 0) return;
-    // With the GIL, no engine ends meanwhile.
+    // No engine ends while this thread has the GIL.
     const nb::gil_scoped_acquire with_gil;
     self->buffer.reset();
   }
-  /// The capsule's destructor, for one that nobody has taken.
+  /// The capsule's destructor: ends the tensor if no library has taken it from the capsule.
   static void end_capsule(PyObject* capsule) {
     if (PyCapsule_IsValid(capsule, capsule_name<M>) == 0) return;
     end(static_cast<M*>(PyCapsule_GetPointer(capsule, capsule_name<M>)));
@@ -118,8 +118,8 @@ nb::object dlpack(const TensorOf<T>& tensor, nb::handle stream, const std::optio
 
 // In.
 
-/// Memory of an array of another library. Its first allocation is this memory; others, for a value that moves away, are
-/// the host's.
+/// Memory of an array of another library. The first allocation returns this memory; others, for a value that moves
+/// away, come from the host's allocator.
 class BorrowedMemory : public Allocator {
  public:
   BorrowedMemory(std::byte* start, Kept owner) : start_(start), owner_(std::move(owner)) {}
@@ -138,7 +138,7 @@ class BorrowedMemory : public Allocator {
   std::atomic<bool> taken_ = false;
 };
 
-/// A capsule that was made for this module, which keeps the array until it ends.
+/// A capsule that an array has made for this module. It keeps the array alive until it ends.
 struct Imported {
   nb::object capsule;
   nb::dlpack::dltensor tensor = {};
@@ -273,7 +273,7 @@ void bind_exchange(nb::class_<TensorOf<T>>& tensor) {
           nb::sig("def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None, "
                   "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType"),
           "A view of the memory for other libraries: numpy.from_dlpack(x), torch.from_dlpack(x). Waits for the earlier "
-          "ops that write the tensor. Later ops and what is done through the view are not ordered: see edit().")
+          "ops that write the tensor. Accesses through the view are not ordered with later ops: see edit().")
       .def(
           "__dlpack_device__", [](const TensorOf<T>&) { return DeviceOfArray(cpu, 0); }, "(1, 0): the host's memory.");
 }
@@ -293,9 +293,9 @@ void bind_dlpack(nb::module_& m) {
        "name: str = 'tensor') -> Tensor | IntTensor"},
       &from_dlpack,
       "A tensor that shares the memory of an array of another library, in rows of float32 or int32; the memory is "
-      "released after the last op on the tensor. Arrays of other types or layouts, and those that must not be written, "
-      "are copied, as by tensor(); with copy=False, they raise BufferError. With copy=True, always copies. What is "
-      "done with the array later is not ordered with ops on the tensor: see Tensor.edit().",
+      "released after the last op on the tensor. Arrays of other types or layouts, and read-only arrays, are copied, "
+      "as by tensor(); with copy=False, they raise BufferError. With copy=True, always copies. Later accesses to the "
+      "array are not ordered with ops on the tensor: see Tensor.edit().",
       "x"_a, nb::kw_only(), "device"_a = nb::none(), "copy"_a = nb::none(), "name"_a = "tensor");
 }
 

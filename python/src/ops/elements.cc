@@ -12,7 +12,7 @@ namespace {
 
 using HostArray = nb::ndarray<nb::ro>;
 
-/// Reads elements of 16 bits, which C++20 has no types for.
+/// Elements of 16 bits, for which C++20 has no types.
 struct Half {
   std::uint16_t bits;
   operator float() const {
@@ -166,7 +166,7 @@ class Nested {
     numbers_.push_back(value);
   }
 
-  /// Adds what is `depth` lists deep.
+  /// Adds `data`, which is `depth` lists deep.
   void add(nb::handle data, int depth) {
     if (PyFloat_Check(data.ptr()) || PyLong_Check(data.ptr()) || !is_list(data)) {
       if (depth == 0) rows_ = width_ = 1;

@@ -1,4 +1,4 @@
-// What users of NumPy expect of tensors, by the operators that exist.
+// Methods that NumPy users expect of tensors, made of existing operators.
 #include "ops/numpy_habits.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ std::string rows_by_width(const TensorOf<T>& tensor) {
   return std::to_string(tensor.rows()) + " x " + std::to_string(tensor.width());
 }
 
-/// The only element. `as` is what it becomes.
+/// The only element. `as` names the conversion, for errors.
 template <class T>
 T only_element(const TensorOf<T>& tensor, const char* as) {
   if (tensor.rows() != 1 || tensor.width() != 1) {
@@ -43,7 +43,8 @@ std::string shown_number(float number) {
 }
 std::string shown_number(std::int32_t number) { return std::to_string(number); }
 
-/// ": [[1, 2], [3, 4]]", or nothing if the elements are many or not there. Neither waits nor throws.
+/// ": [[1, 2], [3, 4]]", ", pending" or ", failed"; "" if there are many elements, or if they are not readable. Neither
+/// waits nor throws.
 template <class T>
 std::string shown_elements(const TensorOf<T>& tensor) try {
   constexpr Index most = 32;
@@ -136,8 +137,8 @@ nb::object as_type(const TensorOf<T>& tensor, const std::string& type) {
 }
 
 constexpr const char* axis_doc =
-    "Results have two dimensions, too: axis 0 adds up rows (n x w -> 1 x w), axis 1 columns (n x w -> n x 1), None all "
-    "(1 x 1). A Tape differentiates it.";
+    "The result has two dimensions, too: axis 0 reduces rows (n x w -> 1 x w), axis 1 columns (n x w -> n x 1), None "
+    "both (1 x 1). A Tape differentiates it.";
 
 Tensor reduced(const Tensor& x, std::optional<Index> axis, bool mean, const char* name) {
   if (axis && *axis == -1) axis = 1;
@@ -209,7 +210,7 @@ void bind_habits(nb::class_<TensorOf<T>>& tensor) {
        ("def astype(self, dtype: Literal['int32']) -> " + std::string("IntTensor")).c_str()},
       &as_type<T>,
       "The elements as 'float32' or 'int32', such as windrow.argmax(x).astype('int32') for pick() and embedding(). "
-      "Fractions are cut off. Has no gradient. The same tensor if it has that type already.",
+      "Fractions are cut off. Has no gradient. Returns the same tensor if it already has that type.",
       "dtype"_a);
   if constexpr (floats) {
     tensor

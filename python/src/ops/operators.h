@@ -5,7 +5,7 @@
 //   bind_operators<ArrayTypes>(m, tensor);  // windrow.tanh(x), x + y, 2 * x, x @ w, -x, x ** 3
 //
 // Each kind adds overloads under the same names, so a function chooses by the types of its arguments. nanobind tries
-// overloads in the order of their definition: bind the kind first of which a call must cost least.
+// overloads in the order of their definition: first bind the kind whose calls must cost least.
 //
 // nanobind must convert Types::Value, Types::Input and Types::Indices from Python, and Types::Result to it: define a
 // type_caster for each that is no bound class, such as an operand that is an expression or a parameter. A caster must
@@ -20,7 +20,7 @@ namespace windrow::python {
 /// The docstring of a function of expression_operators.h.
 const char* doc_of(std::string_view name);
 
-/// Whether a function has an argument of that type.
+/// Whether a function has an argument of type Indices.
 template <class Indices, class Function, class Result, class... Arguments>
 constexpr bool takes_index_of(Result (Function::*)(Arguments...) const) {
   return (std::is_same_v<std::decay_t<Arguments>, Indices> || ...);
@@ -30,7 +30,7 @@ constexpr bool takes_index(const Function&) {
   return takes_index_of<Indices>(&Function::operator());
 }
 
-/// What functions expect, in their error.
+/// What functions expect, for the text of their errors.
 constexpr const char* expected_operands =
     "operands of one kind: Tensors, or else expressions of one body or lazy graph, and Parameters";
 constexpr const char* expected_index =
@@ -40,9 +40,9 @@ constexpr const char* expected_beside =
     "an expression, a Parameter or a number: arrays and Tensors enter a body by v.pull(name), and a lazy graph by "
     "graph.input(values)";
 
-/// Functions of `m`, without operators such as +. `kind` is the name of Types::Value in Python, and `others` those of
-/// the further operands that Types::Input allows. If Types::Indices is an empty class, there are no functions of
-/// indices. The kind that is bound last `explains` wrong arguments.
+/// Binds the functions of `m`, but not operators such as +. `kind` is the Python name of Types::Value, and `others`
+/// those of the further operands that Types::Input allows. If Types::Indices is an empty class, there are no functions
+/// of indices. `explains`: functions explain wrong arguments; set it for the kind that is bound last.
 template <class Types, bool explains = false>
 void bind_operator_functions(nb::module_& m, const std::string& kind, const std::string& others = "Parameter") {
   using Value = typename Types::Value;

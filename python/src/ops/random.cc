@@ -47,14 +47,14 @@ void bind_fills(Class& draws) {
 void bind_random(nb::module_& m) {
   nb::class_<Draw> draw(
       m, "Draw",
-      "The random numbers of (seed, number, stream): each fill gives the same ones, whatever else was "
-      "drawn. The program numbers its draws, for example by steps.");
+      "The random numbers of (seed, number, stream): each fill gives the same numbers, whatever else was "
+      "drawn. The program chooses the number of each draw, for example the number of a step.");
   draw.def(nb::init<std::uint64_t, std::uint64_t, std::uint32_t>(), "seed"_a, "number"_a = 0, "stream"_a = 0);
   bind_fills(draw);
   nb::class_<Generator> generator(
       m, "Generator",
-      "Counts draws itself: fill k has the numbers of Draw(seed, k, stream). They depend on "
-      "the seed, the stream and the order of the fills only.");
+      "A Draw that counts its fills: fill k has the numbers of Draw(seed, k, stream). They depend only on "
+      "the seed, the stream and the order of the fills.");
   generator
       .def(
           "__init__",

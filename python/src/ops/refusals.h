@@ -1,7 +1,8 @@
-// What values of this package refuse, in words that say what to do instead.
+// Errors for what the values of this package do not support; their texts say what to do instead.
 //
-// Operators are overloaded for several kinds of values. If no overload fits, nanobind lists all of them. The last one
-// takes any objects instead, and says in one line what is wrong: see explained(). This costs good calls nothing.
+// Operators are overloaded for several kinds of values. If no overload fits, nanobind's error lists all of them. To
+// avoid that, the last overload takes any objects, and says in one line what is wrong: see explained(). Valid calls
+// cost no more.
 #pragma once
 #include <array>
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace windrow::python {
 
-/// An argument of a last overload: one that fits T, or another object, which it refuses.
+/// An argument of a last overload: an object that converts to T, or another object, which the overload refuses.
 template <class T, bool only_arrays>
 struct AskedObject {
   nb::handle given;
@@ -20,7 +21,7 @@ struct AskedObject {
 };
 template <class T>
 using Asked = AskedObject<T, false>;
-/// Takes other objects only if they are arrays, so that Python tries the operators of other classes.
+/// Takes other objects only if they are arrays. For other operands, Python tries the operators of their classes.
 template <class T>
 using AskedBesideArrays = AskedObject<T, true>;
 
@@ -30,7 +31,7 @@ std::string short_type_name(nb::handle object);
 /// "f(Tensor, int); expected ...". Empty handles stand for numbers and other arguments that fit.
 nb::builtin_exception refused_call(std::string_view name, std::span<const nb::handle> given, std::string_view expected);
 
-/// Whether an object is an array of some library, and not one of its numbers.
+/// Whether an object is an array of some library, and not a scalar of that library.
 bool looks_like_array(nb::handle object);
 
 /// Defines what would otherwise be silently wrong: == by identity, the truth of any object, a NumPy array of one
@@ -71,7 +72,7 @@ void refuse_conversions(Class& of, const std::string& values, const std::string&
 /// The range [begin, end) of columns that a slice names. Raises TypeError for other objects.
 std::pair<std::int64_t, std::int64_t> columns_of(nb::handle part, std::int64_t width);
 
-/// What f(x, y) and f([x, y]) have in common: their list.
+/// The operands of f(x, y) or f([x, y]).
 inline nb::object listed(const nb::args& given) {
   const bool list = given.size() == 1 && (PyList_Check(given[0].ptr()) || PyTuple_Check(given[0].ptr()));
   return list ? nb::object(given[0]) : nb::object(given);
@@ -104,7 +105,7 @@ const T& value(const T& argument) {
   return argument;
 }
 
-/// Numbers, and other arguments of which every kind of values has the same, remain as they are.
+/// Numbers remain as they are, since all kinds of values have the same numbers. Other arguments become As<...>.
 template <class Argument, template <class> class As>
 using Asking =
     std::conditional_t<std::is_arithmetic_v<std::decay_t<Argument>>, Argument, const As<std::decay_t<Argument>>&>;
@@ -119,8 +120,8 @@ auto explained(const char* name, const char* expected, Function function, Result
 
 }  // namespace refusals
 
-/// A last overload of `name`: as the function, whose arguments are of one type each, but raises TypeError for others.
-/// As is Asked or AskedBesideArrays. `name` and `expected` are literals.
+/// Makes the last overload of `name` from `function`, which must not be overloaded: raises TypeError for arguments of
+/// other types. As is Asked or AskedBesideArrays. `name` and `expected` are literals.
 template <template <class> class As = Asked, class Function>
 auto explained(const char* name, const char* expected, Function function) {
   return refusals::explained<As>(name, expected, function, &Function::operator());
@@ -130,7 +131,7 @@ auto explained(const char* name, const char* expected, Function function) {
 
 namespace nanobind::detail {
 
-/// Takes other objects only once nanobind has tried to convert arguments for all overloads.
+/// Takes other objects only in nanobind's second pass over the overloads, in which arguments are converted.
 template <class T, bool only_arrays>
 struct type_caster<windrow::python::AskedObject<T, only_arrays>> {
   using Object = windrow::python::AskedObject<T, only_arrays>;

@@ -15,10 +15,11 @@ namespace {
 using nb::literals::operator""_a;
 using Gradients = std::vector<std::optional<Tensor>>;
 
-/// The tapes of the open with blocks of this thread. It shares them, since a program may lose a tape in its block.
+/// The tapes of the open with blocks of this thread. Owns them, too, since a program may drop a tape within its block.
 thread_local std::vector<std::shared_ptr<Tape>> active;
 
-/// The tape of the with block around that of `inner`, if this is open, or else of the innermost one; may be null.
+/// The tape of the with block around that of `inner`; if that of `inner` is not open, the tape of the innermost block.
+/// Null if there is none.
 Tape* tape_around(const Tape* inner) {
   auto found = std::ranges::find(active, inner, &std::shared_ptr<Tape>::get);
   return found == active.begin() ? nullptr : std::prev(found)->get();
@@ -27,7 +28,7 @@ Tape* tape_around(const Tape* inner) {
 class TapeObject {
  public:
   explicit TapeObject(const Device* device) {
-    // Each tape around it notes the operators of the with block, too, but not those of the backward pass.
+    // Outer tapes note the operators of this with block, too, but not those of the backward pass.
     auto apply = [device = InUse(device).device(), noting = noting_](const Operator& op, const Operands& operands,
                                                                      const Tensor* out, std::source_location from) {
       if (Tape* const outer = *noting == nullptr ? nullptr : tape_around(*noting))
@@ -45,8 +46,8 @@ class TapeObject {
     tape_->watch(tensor);
     watched_.push_back(tensor);
   }
-  /// Calls `pass`, a backward pass from `results`. A tape around this one does not note it, so its own backward pass
-  /// must not go through the gradients.
+  /// Calls `pass`, a backward pass from `results`. An outer tape does not note the ops of `pass`, so its own backward
+  /// pass must not go through these gradients: it throws MisuseError.
   void backward(const std::vector<Tensor>& results, const std::function<void()>& pass) const {
     *noting_ = nullptr;
     pass();
@@ -78,9 +79,9 @@ class TapeObject {
 void bind_tape(nb::module_& m) {
   nb::class_<TapeObject>(
       m, "Tape",
-      "Differentiates what operators do with watched tensors: `with windrow.Tape() as tape:`. In the "
-      "with block, the operators of this thread are noted; backward() computes the gradients. For "
-      "one backward pass. With blocks may be nested: each tape notes the operators of those inside. Gradients are not "
+      "Records operators and computes the gradients of watched tensors: `with windrow.Tape() as tape:`. The tape "
+      "records the operators of this thread in the with block; backward() computes the gradients, once. With blocks "
+      "may be nested: a tape also records the operators of the blocks inside its own. Gradients cannot be "
       "differentiated again.")
       .def(nb::init<const Device*>(), "device"_a = nb::none())
       .def(
@@ -118,11 +119,11 @@ void bind_tape(nb::module_& m) {
             tape.backward(results, [&] { tape.tape().backward_from(results, gradients, from); });
           },
           "results"_a, "gradients"_a,
-          "The same for a part of a larger program: starts from the gradients of its results, None where there is "
-          "none.")
+          "As backward(), for a part of a larger program: starts from given gradients of `results`, with None for a "
+          "result without one.")
       .def(
           "gradient", [](TapeObject& tape, const Tensor& of) { return tape.tape().gradient(of); }, "tensor"_a,
-          "The gradient of a watched tensor, of its shape; None if the loss does not depend on it. For reading.");
+          "The gradient of a watched tensor, of its shape; None if the loss does not depend on it. Only read it.");
 }
 
 StaticOptions::Order order_of(const std::string& name) {
@@ -211,7 +212,7 @@ class StaticObject {
   }
 
   Kept function_;
-  std::string arguments_;  // of the present call: f or i for each
+  std::string arguments_;  // of the present call: f for each Tensor, i for each IntTensor
   Returns returns_ = Returns::unknown;
   Static program_;
 };
@@ -234,7 +235,7 @@ void bind_static(nb::module_& m) {
       .def_ro("recorded", &StaticStats::recorded, "Calls that ran the function.")
       .def_ro("replayed", &StaticStats::replayed, "Calls that replayed a recording.")
       .def_ro("dropped", &StaticStats::dropped, "Recordings that were dropped for newer ones.")
-      .def_ro("kept", &StaticStats::kept, "Recordings now.")
+      .def_ro("kept", &StaticStats::kept, "Recordings that are kept now.")
       .def_ro("ops", &StaticStats::ops, "Operators of the recording that was used last.")
       .def_ro("planned_bytes", &StaticStats::planned_bytes, "Bytes of memory that its tensors share.");
   nb::class_<StaticObject>(m, "_Static", nb::type_slots(static_slots))

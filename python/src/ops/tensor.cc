@@ -19,7 +19,7 @@ template <class T>
 constexpr const char* type_name = std::is_same_v<T, float> ? "float32" : "int32";
 template <class T>
 constexpr const char* class_name = std::is_same_v<T, float> ? "Tensor" : "IntTensor";
-/// Its elements in Python.
+/// The type of its elements in Python.
 template <class T>
 constexpr const char* number_name = std::is_same_v<T, float> ? "float" : "int";
 template <class T>
@@ -228,7 +228,7 @@ void bind(nb::module_& m, const char* doc) {
       tensor, "__array__",
       {("def __array__(self, dtype: None = None, copy: bool | None = None) -> " + array_name<T>).c_str(),
        "def __array__(self, dtype: DTypeLike, copy: bool | None = None) -> NDArray[Any]"},
-      &array<T>, "A NumPy array that shares the memory, for numpy.asarray(). As __dlpack__().", "dtype"_a = nb::none(),
+      &array<T>, "A NumPy array that shares the memory, for numpy.asarray(). See __dlpack__().", "dtype"_a = nb::none(),
       "copy"_a = nb::none());
   bind_exchange(tensor);
   bind_habits(tensor);
@@ -248,7 +248,7 @@ TensorOf<T> copy_of(const TensorOf<T>& tensor) {
   const std::source_location from = calling_line();
   const bool declared = access_here(tensor.var()).has_value(), here = tensor.view().on_host();
   if (here && !declared) wait_for(use, tensor.var(), AccessKind::read);
-  // With the GIL, no other thread of Python pushes meanwhile.
+  // No other Python thread pushes meanwhile, since this one has the GIL.
   if (declared || (here && EngineUse::is_idle(use.engine(), tensor.var(), nullptr))) {
     tensor.view().download(nullptr, reinterpret_cast<T*>(buffer->bytes().write()));
     return copy;
@@ -305,10 +305,10 @@ void bind_tensors(nb::module_& m) {
   bind_edit<std::int32_t>(m, "IntTensorEdit");
   bind<float>(
       m,
-      "Rows of float32 elements, as a handle: copies, views and results of ops that are pending look the same. "
+      "A handle to rows of float32 elements: copies, views and results of pending ops look the same. "
       "Made by windrow.tensor() and by operators. Reading the elements waits for the ops that write them. Operators "
-      "give new tensors: `x += y` is `x = x + y`, other names of x keep the old one, and a view of a part "
-      "refuses it. set() and edit() change a tensor in place, with all its views.");
+      "give new tensors: `x += y` is `x = x + y`, so other names of x keep the old tensor; for a view of a part, it "
+      "raises MisuseError. set() and edit() change a tensor in place, with all its views.");
   bind<std::int32_t>(m, "Rows of int32 elements, for indices such as labels and rows of a table. See Tensor.");
   def_with_signatures(
       m, "empty",
@@ -316,8 +316,8 @@ void bind_tensors(nb::module_& m) {
        "name: str = 'tensor') -> Tensor",
        "def empty(rows: int, width: int, device: Device | None = None, *, dtype: Literal['int32'], "
        "name: str = 'tensor') -> IntTensor"},
-      &empty, "A new tensor that no op has written yet. Takes memory when one does.", "rows"_a, "width"_a,
-      "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor");
+      &empty, "A new tensor that no op has written yet. The first op that writes it allocates its memory.", "rows"_a,
+      "width"_a, "device"_a = nb::none(), "dtype"_a = "float32", "name"_a = "tensor");
   def_with_signatures(m, "full",
                       {"def full(rows: int, width: int, value: float, device: Device | None = None, "
                        "dtype: Literal['float32'] = 'float32', name: str = 'tensor') -> Tensor",

@@ -26,12 +26,12 @@ Tensor spread(Tensor x, Index rows, Index width) {
   return x;
 }
 
-/// Whether y is one row that an operator takes beside all of x.
+/// Whether y is one row that an operator can combine with each row of x.
 bool is_row_of(const Tensor& y, const Tensor& x) { return y.rows() == 1 && y.width() == x.width(); }
 bool is_column_of(const Tensor& y, const Tensor& x) { return y.width() == 1 && y.rows() == x.rows(); }
 
-/// An array of another library as a tensor beside x, or the value of a parameter itself, which a Tape may watch. Throws
-/// nb::next_overload for other objects.
+/// The other operand of x as a tensor: a copy of an array of another library on x's device, or the value of a parameter
+/// itself, which a Tape may watch. Throws nb::next_overload for other objects.
 Tensor beside(const Tensor& x, const nb::object& array) {
   if (nb::isinstance<ParameterObject>(array)) return nb::cast<Tensor>(nb::object(array.attr("value")));
   if (!is_array(array) || nb::isinstance<IntTensor>(array)) throw nb::next_overload();
@@ -43,7 +43,7 @@ Tensor beside(const Tensor& x, const nb::object& array) {
   return made;
 }
 
-/// Indices as a column: a row of n, such as tensor([3, 1, 2]), where n x 1 is expected. Others as they are.
+/// Makes a row of n indices, such as tensor([3, 1, 2]), a column, n x 1. Returns other indices as they are.
 IntTensor as_column(const IntTensor& index) {
   if (index.rows() != 1 || index.width() <= 1 || !index.whole()) return index;
   return {index.buffer(), index.width(), 1};
@@ -68,7 +68,7 @@ void bind_with_arrays(nb::class_<Tensor>& tensor) {
   def("__rmatmul__", [](const Array& y, const Array& x) { return matmul(x, y); });
 }
 
-/// Tensors among the arguments of a function of any number. Throws nb::next_overload unless all are.
+/// The arguments of a function of any number of tensors. Throws nb::next_overload unless all are tensors.
 std::vector<Tensor> tensors_of(const nb::args& arguments) {
   std::vector<Tensor> all;
   const nb::object list = listed(arguments);
@@ -179,7 +179,7 @@ Index ArrayTypes::width(const Array& x) { return x.tensor().width(); }
 void bind_tensor_operators(nb::module_& m) {
   nb::class_<op::Window2d>(m, "Window2d",
                            "A window and the images that it slides over, for conv2d and max_pool2d. A row of such a "
-                           "tensor contains channels planes of height x width elements.")
+                           "tensor contains `channels` planes of height x width elements.")
       .def(
           "__init__",
           [](op::Window2d* self, Index channels, Index height, Index width, Index window_height, Index window_width,

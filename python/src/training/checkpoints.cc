@@ -1,4 +1,4 @@
-// Checkpoints: the same files as those of C++ programs.
+// Checkpoints, in the file format of C++ programs.
 #include "training/checkpoints.h"
 
 #include <nanobind/stl/optional.h>
@@ -30,7 +30,7 @@ nb::object if_is(const Get& get) {
   }
 }
 
-/// Whether files keep a number that is not finite as this text.
+/// Whether files store a number that is not finite as this text.
 bool is_number(std::string_view text) { return text == "Infinity" || text == "-Infinity" || text == "NaN"; }
 
 nb::object object_of(const RecordValue& value) {
@@ -153,7 +153,7 @@ nb::object tensor(const SavedCheckpoint& of, const std::string& name) {
   return nb::none();
 }
 
-/// For a folder that is to be read: throws FileError if there is none.
+/// Checks that a folder to read exists: throws FileError if not.
 const CheckpointFolder& existing(const CheckpointFolder& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder.path(), error)) {
@@ -194,10 +194,9 @@ void bind_saved(nb::module_& m) {
             with_parts(parameters, optimiser, averages, name, [&](const TrainingParts& parts) { restore(of, parts); });
           },
           "parameters"_a, "optimiser"_a = nb::none(), "averages"_a = nb::none(), nb::kw_only(), "name"_a = "",
-          "Sets all to what the checkpoint has, and freezes the parameters that were frozen. Call it before the first "
-          "step. `name` is that of the set in the checkpoint. Raises FileError if a parameter is missing or has "
-          "another "
-          "shape, if the checkpoint has more, and for another optimiser.")
+          "Restores all of these, and freezes the parameters that were frozen. Call it before the first step. `name` "
+          "is that of the set in the checkpoint. Raises FileError if a parameter is missing or has another shape, if "
+          "the checkpoint has more parameters, and for another optimiser.")
       .def(
           "restore_for_use",
           [](const SavedCheckpoint& of, const ParametersHandle& parameters, const std::string& name) {
@@ -235,10 +234,11 @@ void bind_checkpoints(nb::module_& m) {
       .def("__repr__", [](const Snapshot& of) {
         return "<windrow.Snapshot, " + counted(of.contents(0).tensors.size(), "tensor", "tensors") + ">";
       });
-  nb::class_<WriterObject>(m, "CheckpointWriter",
-                           "The only writer of a folder of checkpoints; it locks the folder. Makes the folder. `keep`: "
-                           "older checkpoints are deleted. A folder that has checkpoints is refused, unless `resume`. "
-                           "Raises FileError if the folder cannot be used.")
+  nb::class_<WriterObject>(
+      m, "CheckpointWriter",
+      "Writes checkpoints into a folder, which it creates, and locks against other writers. `keep`: "
+      "the number of checkpoints to keep. A folder that has checkpoints is refused, unless "
+      "`resume`. Raises FileError if the folder cannot be used.")
       .def(
           "__init__",
           [](WriterObject* self, const std::string& path, std::size_t keep, bool resume) {
@@ -275,8 +275,7 @@ void bind_checkpoints(nb::module_& m) {
           },
           nb::sig("def newest(self) -> tuple[SavedCheckpoint | None, list[str]]"),
           "The checkpoint with the highest step that is not damaged, or None, and a line for each newer one that "
-          "cannot "
-          "be loaded.");
+          "cannot be loaded.");
 }
 
 }  // namespace windrow::python

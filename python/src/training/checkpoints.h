@@ -8,7 +8,7 @@
 
 namespace windrow::python {
 
-/// A writer, whose calls must not overlap. Their order is that of the mutex.
+/// A writer, with a mutex, since its calls must not overlap.
 struct WriterObject {
   CheckpointWriter writer;
   std::mutex mutex;

@@ -14,7 +14,7 @@
 namespace windrow::python {
 namespace {
 
-/// With what it refers to, which must end later.
+/// A DataParallel, with the objects that it refers to, which must end after it.
 struct DataParallelObject {
   SharedParameters set;
   std::shared_ptr<Optimiser> sharded;
@@ -71,10 +71,10 @@ void bind_of_members(nb::module_& m) {
           },
           "samples"_a,
           "Replaces the gradients of the last minibatch, whose loss is a sum over `samples` samples, by their sums "
-          "over "
-          "all members. Returns the number of samples of all, for Optimiser.step(). Waits until the other members have "
-          "called it, and for no op. A member without samples differentiates an empty minibatch first. With "
-          "`accumulate`, call it only before calls of step() that take a step. Raises CommError.")
+          "over all members. Returns the number of samples of all members, for Optimiser.step(). Waits until the other "
+          "members have called it, but not for ops. A member without samples differentiates an empty minibatch first. "
+          "With `accumulate`, call it only before calls of step() that take a step: see Optimiser.takes_step. Raises "
+          "CommError.")
       .def(
           "average",
           [](const DataParallelObject& of) {
@@ -85,7 +85,7 @@ void bind_of_members(nb::module_& m) {
           "gradients, and call this every few steps instead of combine().");
 }
 
-/// With what it refers to.
+/// Replicas, with the objects that they refer to, which must end after them.
 struct ReplicasObject {
   std::vector<SharedParameters> sets;
   std::vector<std::shared_ptr<Optimiser>> optimisers;

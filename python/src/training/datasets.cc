@@ -28,7 +28,7 @@ struct VocabularyObject {
   std::vector<std::string> words;
 };
 
-/// Reads `source`: the text itself, or the file of that path.
+/// Calls `read` with the path of a file, or with a stream of the text. Exactly one of them must be given.
 template <class Read>
 auto read_from(const std::optional<std::string>& path, const std::optional<std::string>& text, const Read& read) {
   if (path.has_value() == text.has_value()) throw MisuseError("no path and no text, or both; expected one of them");
@@ -118,7 +118,7 @@ GraphsObject graphs_of_sentences(const DependencyTreebank& of, const VertexFunct
   });
 }
 
-/// The vocabulary of what `words` appends for each sentence.
+/// The vocabulary of one column of the sentences, such as their forms.
 VocabularyObject vocabulary_of_sentences(const DependencyTreebank& of, std::int64_t at_least,
                                          std::vector<std::string> DependencySentence::*words) {
   WordCounts counts;
@@ -141,7 +141,7 @@ void bind_vocabulary(nb::module_& m) {
             new (self) VocabularyObject(Vocabulary(counts, at_least));
           },
           "words"_a, "at_least"_a = 1, nb::sig("def __init__(self, words: Iterable[str], at_least: int = 1) -> None"),
-          "Of the words that occur at least so many times.")
+          "Numbers the words that occur at least `at_least` times.")
       .def("__len__", [](const VocabularyObject& of) { return of.vocabulary.size(); })
       .def(
           "__getitem__", [](const VocabularyObject& of, const std::string& word) { return of.vocabulary.number(word); },
@@ -211,7 +211,7 @@ void bind_datasets(nb::module_& m) {
       .def(
           "vocabulary",
           [](const Treebank& of, std::int64_t at_least) { return VocabularyObject(vocabulary_of(of.trees, at_least)); },
-          "at_least"_a = 1, "The vocabulary of the words that occur at least so many times.")
+          "at_least"_a = 1, "The vocabulary of the words that occur at least `at_least` times.")
       .def(
           "with_two_labels", [](const Treebank& of) { return Treebank{with_two_labels(of.trees)}; },
           "The binary task: labels 0 and 1, and -1 for neutral ones. Drops trees whose root is neutral.")
@@ -222,10 +222,10 @@ void bind_datasets(nb::module_& m) {
           },
           "function"_a, "words"_a);
   nb::class_<DependencySentence>(m, "DependencySentence", "A sentence of CoNLL-U. Words are numbered from 1.")
-      .def_ro("forms", &DependencySentence::forms, "Of words, then of empty nodes.")
-      .def_ro("tags", &DependencySentence::tags, "The same, of the column UPOS.")
-      .def_ro("heads", &DependencySentence::heads, "Of words; 0 is the root.")
-      .def_ro("relations", &DependencySentence::relations, "Of words to their heads.")
+      .def_ro("forms", &DependencySentence::forms, "The forms of words, then of empty nodes.")
+      .def_ro("tags", &DependencySentence::tags, "Parts of speech (column UPOS), likewise.")
+      .def_ro("heads", &DependencySentence::heads, "The number of each word's head; 0 is the root.")
+      .def_ro("relations", &DependencySentence::relations, "The relation of each word to its head.")
       .def("__repr__", [](const DependencySentence& of) {
         std::string text;
         for (std::size_t w = 0; w < of.forms.size() && text.size() < 60; ++w) text += (w > 0 ? " " : "") + of.forms[w];

@@ -30,14 +30,14 @@ auto waiting_in_turn_of_set(Object& of, const Call& call) {
   return call();
 }
 
-/// The functions of learning rates. The garbage collector cannot see them, so one that refers to its optimiser ends
-/// with the program only. Guarded by the GIL.
+/// The functions of learning rates. The garbage collector cannot see them, so a function that refers to its optimiser
+/// lives until the end of the program. Guarded by the GIL.
 using RateFunction = std::optional<Kept>;
 std::vector<std::weak_ptr<RateFunction>>& rate_functions() {
   static auto* const all = new std::vector<std::weak_ptr<RateFunction>>();
   return *all;
 }
-/// At the program's end, after the engines'.
+/// Called at the end of the program, after the engines have ended.
 void end_rate_functions() {
   for (const std::weak_ptr<RateFunction>& one : std::exchange(rate_functions(), {})) {
     if (const std::shared_ptr<RateFunction> function = one.lock()) function->reset();
@@ -84,8 +84,9 @@ OptimiserOptions::Tables tables_of(const std::string& name) {
 
 void bind_rates(nb::module_& m) {
   using nb::literals::operator""_a;
-  nb::class_<LearningRate>(m, "LearningRate",
-                           "The learning rate of each step, counted from 0. Immutable. A number converts to one.")
+  nb::class_<LearningRate>(
+      m, "LearningRate",
+      "The learning rate of each step; steps count from 0. Immutable. A number converts to a LearningRate.")
       .def(nb::init<double>(), "rate"_a)
       .def("__repr__",
            [](const LearningRate& of) {
@@ -112,7 +113,7 @@ void bind_rates(nb::module_& m) {
           "__call__", [](const LearningRate& of, std::uint64_t step) { return of(step); }, "step"_a);
   nb::implicitly_convertible<double, LearningRate>();
   nb::class_<Plateau>(m, "Plateau",
-                      "Lowers the learning rate when a measure of the validation set no longer improves: "
+                      "Lowers the learning rate when a measure on the validation set no longer improves: "
                       "optimiser.scale_rate(plateau.report(loss)).")
       .def(
           "__init__",
@@ -161,7 +162,7 @@ void bind_averages(nb::module_& m) {
             const std::source_location from = calling_line();
             in_turn_of_set(of, [&] { of.averages->swap(from); });
           },
-          "Exchanges the values of the parameters with the averages: before an evaluation, and after it.")
+          "Exchanges the values of the parameters with the averages. Call it before an evaluation and again after it.")
       .def_prop_ro(
           "updates",
           [](AveragesObject& of) { return waiting_in_turn_of_set(of, [&] { return of.averages->updates(); }); })
@@ -229,16 +230,15 @@ void bind_optimisers(nb::module_& m) {
             });
           },
           "samples"_a,
-          "Pushes a step along the gradients of the last minibatch, whose loss is a sum over so many samples: "
-          "gradients "
-          "are divided by their number. Does not wait.")
+          "Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: the "
+          "gradients are divided by `samples`. Does not wait.")
       .def(
           "finish",
           [](OptimiserObject& of) {
             const std::source_location from = calling_line();
             in_turn_of_set(of, [&] { of.optimiser->finish(from); });
           },
-          "Pushes the step for which gradients are kept, if there are some; see `accumulate`.")
+          "If calls of step() have only kept gradients so far, pushes a step along these; see `accumulate`.")
       .def_prop_ro(
           "takes_step", [](const OptimiserObject& of) { return of.optimiser->takes_step(); },
           "Whether the next call of step() takes a step instead of only keeping the gradients.")
