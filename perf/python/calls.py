@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What calls from Python cost, in microseconds a call, and what those of DyNet cost where its package is installed.
+"""Measures what calls from Python cost, in microseconds per call; also those of DyNet if its package is installed.
 
     PYTHONPATH=build/release/python perf/python/calls.py [--repetitions N]
 
-All calls are measured in turn. While ops are pushed, the engine's one worker waits, so a figure contains no op's run,
-except in the row that says so. A loop that does nothing is subtracted.
+All calls are measured in turn. While ops are pushed, the engine's only worker is blocked, so figures exclude the runs
+of ops, except in the row that says so. The time of a loop that does nothing is subtracted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Engine:
             windrow.sgd(self.x, self.y, 0.0)
 
     def held(self, call: Call) -> float:
-        """Seconds of the call, while the worker waits."""
+        """The seconds that the call takes while the worker is blocked."""
         results, go = [None] * CALLS, threading.Event()
         self.engine.push(go.wait, mutate=[self.x, self.y])
         seconds = timed(call, results)
@@ -81,7 +81,7 @@ def pass_by() -> None:
 
 
 class Lazy:
-    """Expressions of a recurrent network, operation by operation, and by a cell."""
+    """Expressions of a recurrent network, operation by operation, and as a cell."""
 
     def __init__(self) -> None:
         self.parameters = windrow.Parameters(windrow.host(windrow.default_engine()), seed=1)
@@ -119,7 +119,7 @@ class Lazy:
 
 
 class DyNet:
-    """The same expressions."""
+    """The same expressions in DyNet."""
 
     def __init__(self) -> None:
         model = dynet.ParameterCollection()
@@ -190,7 +190,7 @@ def main() -> None:
         rows["DyNet node: tanh(s)"] = lambda: other.fresh(other.node)
         rows["DyNet step: tanh(w * x + u * s + b)"] = lambda: other.fresh(other.expression)
     seconds: dict[str, list[float]] = {name: [] for name in rows}
-    gc.disable()  # collects between rows only
+    gc.disable()  # garbage is collected only between repetitions
     for _ in range(repetitions):
         for name, measure in rows.items():
             seconds[name].append(measure())

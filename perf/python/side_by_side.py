@@ -1,4 +1,4 @@
-"""Runs variants in turn in one process, since a machine changes its speed by more than what is compared."""
+"""Runs variants in turn in one process, since a machine's speed changes by more than the variants differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 
 class Figures:
-    """Milliseconds of each run of each variant: elapsed, and of the processor in all threads."""
+    """For each run of each variant, the milliseconds elapsed, and the processor time of all threads."""
 
     def __init__(self, variants: dict[str, Callable[[], None]], repetitions: int) -> None:
         self.elapsed: dict[str, list[float]] = {name: [] for name in variants}
@@ -22,7 +22,7 @@ class Figures:
         for run in variants.values():  # warms up memory, plans and caches
             run()
         gc.collect()
-        gc.freeze()  # what was made before counts for no variant
+        gc.freeze()  # so that no variant pays for collecting older objects
         names = list(variants)
         for repetition in range(repetitions):
             first = repetition % len(names)
@@ -46,7 +46,7 @@ class Figures:
 
 
 def steps(model: torch.nn.Module, batches: list[Any]) -> Callable[[], None]:
-    """A function that takes a step of gradient descent for each batch, of which the model computes the loss."""
+    """A function that takes a step of gradient descent for each batch. The model computes the loss of a batch."""
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-5)
 
     def run() -> None:

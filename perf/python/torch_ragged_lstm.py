@@ -8,8 +8,8 @@ an embedding, the LSTM, and a classifier of each word. A step contains the forwa
 descent. Losses and gradients are compared first.
 
   windrow  a windrow.torch.Module; an engine of one worker
-  packed   nn.LSTM over a PackedSequence of the embedded words, which was prepared before the measurement
-  padded   nn.LSTM with pack_padded_sequence of the padded, embedded words, as it is usually done
+  packed   nn.LSTM over a PackedSequence; the words are put into its order before the measurement
+  padded   nn.LSTM with pack_padded_sequence of the padded, embedded words, the usual way
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ WORDS, CLASSES = 10_000, 10
 
 
 class Batch:
-    """Sequences from the longest to the shortest, in all forms. Words in windrow's order are those of each sequence,
-    one after the other; words in PyTorch's order are the first words of all sequences, then their second words."""
+    """Sequences from the longest to the shortest, in the forms that the variants need. In windrow's order (ragged), the
+    words of a sequence follow each other. In the order of PackedSequence (words), the first words of all sequences come
+    first, then their second words, and so on."""
 
     def __init__(self, lengths: list[int], function: windrow.VertexFunction | None) -> None:
         lengths = sorted(lengths, reverse=True)
@@ -102,13 +103,13 @@ VARIANTS = {"windrow": Windrow, "packed": Packed, "padded": Padded}
 
 
 def gates_of(matrix: torch.Tensor) -> torch.Tensor:
-    """From i, f, g, o in rows, to i, f, o, g in columns."""
+    """Changes the order of gates from i, f, g, o in rows (PyTorch) to i, f, o, g in columns (windrow)."""
     i, f, g, o = matrix.view(4, -1, matrix.shape[1] if matrix.dim() == 2 else 1)
     return torch.cat((i, f, o, g)).t()
 
 
 def values_of(model: Model) -> dict[str, torch.Tensor]:
-    """All parameters, in the shapes of Windrow's."""
+    """All parameters by the names of Windrow's, in the shapes of the model."""
     values: dict[str, Any] = {"words": model.words.weight, "head": model.head.weight, "head_bias": model.head.bias}
     lstm = model.lstm
     if isinstance(lstm, windrow.torch.Module):
@@ -122,7 +123,7 @@ def comparable(model: Model, name: str, value: torch.Tensor) -> torch.Tensor:
 
 
 def initialise(models: dict[str, Model], bound: float) -> None:
-    """The same values for all variants."""
+    """Gives all variants the same values."""
     with torch.no_grad():
         drawn: dict[str, torch.Tensor] = {}
         for name, value in values_of(next(iter(models.values()))).items():
@@ -167,7 +168,7 @@ def main() -> None:
     count = options.batch * options.steps
     if options.data:
         lines = (options.data / "train.txt").read_text("utf-8").splitlines()[:count]
-        lengths = [line.count("(") // 2 + 1 for line in lines]  # a binary tree
+        lengths = [line.count("(") // 2 + 1 for line in lines]  # a binary tree of n words has 2n - 1 brackets
     else:
         lengths = [max(1, int(random.gauss(19.2, 9))) for _ in range(count)]
     for hidden in options.hidden:

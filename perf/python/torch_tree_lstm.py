@@ -6,14 +6,14 @@
 DIR contains train.txt of the Stanford Sentiment Treebank; without it, trees are random. The cell is the binary N-ary
 Tree-LSTM of Tai, Socher and Manning 2015: leaves have words, and all gates of an inner vertex depend on both children.
 There is a loss at every vertex. All variants use torch's embedding, with sparse gradients, and torch's gradient
-descent. A step contains the forward pass, the backward pass and the optimiser. What a variant needs to know of the
-trees (levels, rows of children) is found before the measurement. Losses and gradients are compared first.
+descent. A step contains the forward pass, the backward pass and the optimiser. Each variant derives its tables of the
+trees (levels, rows of children) before the measurement. Losses and gradients are compared first.
 
   windrow  a windrow.torch.Module that pushes the loss of each vertex; an engine of one worker
   states   a windrow.torch.Module that pushes the state of each vertex; torch computes the losses from them
   depths   torch, by distance from the root: the children of a batch are exactly the batch before it, so no batch
            gathers from a tensor of all states
-  levels   torch, by distance from the leaves, as it is usually done: children are gathered from a tensor of all states
+  levels   torch, by distance from the leaves, the usual way: children are gathered from a tensor of all states
 """
 
 from __future__ import annotations
@@ -145,11 +145,11 @@ class Levels(Hand):
 
 
 class DepthsBatch(Batch):
-    """Depths from the deepest one. A depth consists of its leaves and then its inner vertices; `rows` sorts it such
-    that siblings are neighbours, in the order of their parents."""
+    """Vertices by depth, the deepest first. A depth has its leaves first, then its inner vertices; `rows` sorts a depth
+    so that siblings are neighbours, in the order of their parents."""
 
     def __init__(self, trees: list[Tree]) -> None:
-        depths = [[(t, len(tree) - 1) for t, tree in enumerate(trees)]]  # in the order in which they are made
+        depths = [[(t, len(tree) - 1) for t, tree in enumerate(trees)]]  # from the roots down
         rows = []
         while True:
             depths[-1].sort(key=lambda vertex: len(trees[vertex[0]][vertex[1]][2]) > 0)
@@ -184,7 +184,7 @@ class Depths(Hand):
 
 
 def tree_lstm(n: int, pushes_loss: bool) -> windrow.torch.Module:
-    """Pushes "out": the loss of each vertex, or its state."""
+    """A module whose output "out" is the loss of each vertex, or its state."""
     parameters = windrow.Parameters(seed=1)
     leaf, leaf_bias = parameters.add("leaf", n, 3 * n), parameters.add("leaf_bias", 1, 3 * n)
     inner, inner_bias = parameters.add("inner", 2 * n, 5 * n), parameters.add("inner_bias", 1, 5 * n)
@@ -266,7 +266,7 @@ def by_name(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 
 def initialise(model: torch.nn.Module, bound: float) -> None:
-    """The same values for all variants."""
+    """Draws the same values in all variants."""
     torch.manual_seed(1)
     with torch.no_grad():
         for _, parameter in sorted(by_name(model).items()):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a Tree-LSTM from Python, beside `windrow-perf train`, on one core each.
+"""Compares the training of a Tree-LSTM from Python with `windrow-perf train`, on one core each.
 
     PYTHONPATH=build/release/python taskset -c 1 perf/python/tree_lstm.py --data DIR --program build/release/bin/windrow-perf
 
-Both train the same network on DIR/train.txt, in minibatches of 64, with plain gradient descent, an engine of one worker,
-and graphs that were made before the measurement. They run in turn, one epoch at a time.
+Both train the same network on DIR/train.txt, in minibatches of 64, with plain gradient descent, an engine of one
+worker, and graphs that were made before the measurement. They run in turn, one epoch at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Training:
         self.epochs = 0
 
     def epoch(self) -> float:
-        """Trees per second."""
+        """Trains an epoch, and returns trees per second."""
         self.epochs += 1
         begin = time.perf_counter()
         total, last = 0.0, None

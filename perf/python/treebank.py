@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long Python takes to read a treebank and to make graphs of it, beside the reader of windrow-perf, in milliseconds.
+"""Compares reading a treebank and making its graphs in Python with the reader of windrow-perf, in milliseconds.
 
     PYTHONPATH=build/release/python perf/python/treebank.py --data DIR --program build/release/bin/windrow-perf
 
