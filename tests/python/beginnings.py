@@ -1,10 +1,10 @@
-"""Ops at which tests wait, and the first lines of programs with an engine."""
+"""An op that tests hold up, and the first lines of test programs with an engine."""
 
 import threading
 
 
 class Gate:
-    """An op that runs until it is opened."""
+    """An op that runs until the test calls open()."""
 
     def __init__(self, engine, **accesses):
         self._open = threading.Event()

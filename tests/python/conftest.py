@@ -37,19 +37,19 @@ def any_policy(request):
 
 @pytest.fixture(autouse=True)
 def no_garbage():
-    """Ends what a test has left before the next one begins."""
+    """Collects the garbage of a test before the next test begins."""
     yield
     gc.collect()
 
 
 @pytest.fixture
 def run_python(tmp_path):
-    """Runs a program in a process of its own, by default to a good end without a word on stderr."""
+    """Runs a program in a process of its own. By default, it must exit with status 0 and write nothing to stderr."""
 
     def run(code, *, status=0, stderr="", timeout=30, before=(), arguments=(), **environment):
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(code))
-        of_forks = "ignore:This process"  # warnings of Python 3.12 and later, that other threads exist
+        of_forks = "ignore:This process"  # Python 3.12 and later warn of forks while other threads exist
         done = subprocess.run(
             [*before, sys.executable, "-X", "faulthandler", "-W", of_forks, str(program), *arguments],
             env=os.environ | environment,

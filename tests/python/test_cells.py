@@ -341,7 +341,7 @@ def test_where_functions_of_parameters_are_errors(parameters):
     with pytest.raises(windrow.MisuseError, match="add"):
         graph.zeros(H) + w * 2
     for wrong in ("x", None, windrow.full(H, H, 1.0), numpy.ones((H, H))):
-        if not isinstance(wrong, windrow.Tensor):  # beside which a parameter is its value
+        if not isinstance(wrong, windrow.Tensor):  # beside a Tensor, a parameter acts as its value
             with pytest.raises(TypeError):
                 w + wrong
         with pytest.raises(TypeError):

@@ -13,7 +13,7 @@ import windrow
 
 
 def test_numpy_shares_the_memory_of_a_tensor():
-    x = windrow.tensor(np.arange(192.0).reshape(3, 64))  # rows of 64 have a longer stride
+    x = windrow.tensor(np.arange(192.0).reshape(3, 64))  # rows of 64 elements are padded: their stride is longer
     for view in [np.from_dlpack(x), np.asarray(x)]:
         assert view.shape == (3, 64) and view.flags.writeable
         assert np.array_equal(view, np.arange(192).reshape(3, 64))
@@ -88,7 +88,7 @@ def test_copy_true_copies():
 
 
 class Producer:
-    """An array of a library from before DLPack 1.0 or of the present."""
+    """An array of a library that supports DLPack 1.0 (versioned), or only older versions."""
 
     def __init__(self, of, versioned):
         self.of, self.versioned = of, versioned

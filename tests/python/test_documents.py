@@ -1,4 +1,4 @@
-"""docs/python.md: who types its snippets, in order, has the programs that it names, which run as examples."""
+"""docs/python.md: its snippets, in order, are the programs that it names, and these run as examples."""
 
 import pathlib
 import re

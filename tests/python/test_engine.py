@@ -132,7 +132,7 @@ def test_many_threads_push(any_engine):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_threads_that_push_too_far_ahead_are_held_back(policy):
-    """Held threads give up the GIL, since the ops that they wait for need it."""
+    """Held threads release the GIL, since the ops that they wait for need it."""
     with windrow.Engine(policy, workers=2, max_pending_ops=8, push_patience=60) as engine:
         x, ran, most = engine.var(), [], [0]
 

@@ -1,4 +1,4 @@
-"""Engines at the ends of programs and interrupts, and in other interpreters: each test is a program of its own."""
+"""Engines at the end of a program, at interrupts, and in other interpreters: each test is a program of its own."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def test_the_import_brings_no_large_package(run_python):
 
 
 def test_the_module_needs_little_of_the_static_thread_local_storage():
-    """Where other modules have used up glibc's 1,664 bytes of it, the import fails."""
+    """If other modules have used up glibc's 1,664 bytes of this storage, the import fails."""
     with open(windrow._windrow.__file__, "rb") as module:
         header = module.read(64)
         (table,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)

@@ -12,7 +12,7 @@ import windrow
 
 
 class Held:
-    """A function that a weak reference can name."""
+    """A function to which a test can have a weak reference."""
 
     def __init__(self, engine=None):
         self.engine = engine

@@ -1,4 +1,4 @@
-"""Containers behave like those of Python, and what a program prints says something."""
+"""Containers behave like those of Python, and objects have an informative repr."""
 
 import pickle
 

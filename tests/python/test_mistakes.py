@@ -1,4 +1,4 @@
-"""What users type by mistake, or out of habit, is refused in words that help, and nothing goes wrong in silence."""
+"""Mistakes and habits of users raise errors that say what to do instead; nothing goes wrong silently."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ def words_of(graphs):
 
 
 def refused(kind, *parts):
-    """An error with these texts, without names of the extension module's own."""
+    """Expects an error with these texts in this order, and not nanobind's list of overloads."""
     return pytest.raises(kind, match="(?s)^(?!.*incompatible function arguments).*" + ".*".join(map(re.escape, parts)))
 
 

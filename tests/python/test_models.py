@@ -1,5 +1,5 @@
-"""Models by name, their trainers and checkpoints, and progress. What needs the program `windrow` skips where it was not
-built."""
+"""Models by name, their trainers and checkpoints, and progress. Tests that need the program `windrow` are skipped if it
+was not built."""
 
 import io
 import json

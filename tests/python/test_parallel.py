@@ -1,5 +1,5 @@
-"""Groups of devices and of processes, and data-parallel training. The tests of processes skip where there is no
-mpirun, no MPI in the build, or no mpi4py."""
+"""Groups of devices and of processes, and data-parallel training. The tests of processes are skipped if there
+is no mpirun, no MPI in the build, or no mpi4py."""
 
 import importlib.util
 import os

@@ -137,7 +137,7 @@ def test_outputs_have_rows_in_the_order_of_graphs_and_vertices():
 
 
 def squares():
-    """y = 3 x^2 of rows that are given."""
+    """A runner of y = 3 x^2, where x is a row of a given tensor, and its graphs."""
 
     @windrow.vertex_function()
     def function(v):

@@ -1,4 +1,4 @@
-"""scripts/venv and scripts/wheel, where they cannot do what they should."""
+"""scripts/venv and scripts/wheel: what they do and print when they cannot succeed."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What windrow.torch refuses, keeps or follows, where a wrong gradient would go unnoticed. Needs torch."""
+"""Uses of windrow.torch in which wrong gradients would go unnoticed: errors, or correct results. Needs torch."""
 
 import numpy
 import pytest
@@ -91,7 +91,7 @@ def test_nothing_is_recorded_without_gradients(mode):
     assert module._set.minibatches == 1
     with mode():
         assert not module(graphs, words=words).requires_grad
-    assert module._set.minibatches == 1  # those that are recorded
+    assert module._set.minibatches == 1  # counts only recorded calls
     module(graphs, words=words)
     assert module._set.minibatches == 2
 
