@@ -78,8 +78,8 @@ class Model(_windrow.Model):
     def set_word_vectors(self, file: str | os.PathLike[str]) -> tuple[int, int]:
         """Sets the rows of the word embedding whose words occur in a file of GloVe or word2vec, as text.
 
-        Returns the number of rows that were set, and the number of all rows. Raises MisuseError for a model without word
-        embedding, and DataError, naming the line, for a file of another width.
+        Returns the number of rows that were set, and the number of all rows. Raises MisuseError for a model without
+        word embedding, and DataError, naming the line, for a file of another width.
         """
         return self._set_word_vectors(os.fspath(file))
 

@@ -57,8 +57,9 @@ class Runner(_windrow.Runner):
         own_types: the most vertex types per kind whose computation leaves out missing children and indices.
         batch_rows: the most vertices of one batch.
         time_steps: whether to measure RunnerStats.times.
-        without: names of optimisations to switch off, in order to measure their effect: 'specialisation', 'eager',
-            'lazy', 'slots', 'in_place', 'sharing', 'fusion', 'streaming', 'splitting'. Results are equal up to rounding.
+        without: names of optimisations to switch off, in order to measure their effect: 'specialisation',
+            'eager', 'lazy', 'slots', 'in_place', 'sharing', 'fusion', 'streaming', 'splitting'. Results are equal up to
+            rounding.
 
     Raises MisuseError for a function that uses parameters of other sets, or has a state that is never scattered.
     """
@@ -139,8 +140,7 @@ class Runner(_windrow.Runner):
         >>> minibatch.gradient("features")
 
         If `outputs` is a mapping, it gives, for each output, the row of each vertex in the gradient. None: vertex i has
-        row i.
-        The minibatch keeps its memory until its last handle ends.
+        row i. The minibatch keeps its memory until its last handle ends.
         """
         return super().record(graphs, dict(outputs) if isinstance(outputs, Mapping) else outputs, _dict(given))
 
