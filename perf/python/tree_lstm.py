@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the training of a Tree-LSTM from Python with `windrow-perf train`, on one core each.
 
-    PYTHONPATH=build/release/python taskset -c 1 perf/python/tree_lstm.py --data DIR --program build/release/bin/windrow-perf
+    PYTHONPATH=build/release/python taskset -c 1 perf/python/tree_lstm.py --data DIR \
+        --program build/release/bin/windrow-perf
 
 Both train the same network on DIR/train.txt, in minibatches of 64, with plain gradient descent, an engine of one
 worker, and graphs that were made before the measurement. They run in turn, one epoch at a time.
@@ -91,9 +92,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=9)
     options = parser.parse_args()
     trees = windrow.Treebank(options.data / "train.txt")
-    print(
-        f"trees/s, {options.repetitions} epochs each\n{'hidden':>6} {'Python':>8} {'C++':>8}   ratio of medians, of the fastest"
-    )
+    print(f"trees/s, {options.repetitions} epochs each")
+    print(f"{'hidden':>6} {'Python':>8} {'C++':>8}   ratio of medians, of the fastest")
     for hidden in options.hidden:
         training = Training(trees, hidden)
         training.epoch()  # warms up memory, plans and caches
@@ -102,10 +102,8 @@ def main() -> None:
             python.append(training.epoch())
             program.append(windrow_perf(options.program, options.data, hidden))
         medians = statistics.median(python), statistics.median(program)
-        print(
-            f"{hidden:6} {medians[0]:8.0f} {medians[1]:8.0f} {medians[0] / medians[1]:8.3f} {max(python) / max(program):8.3f}",
-            flush=True,
-        )
+        ratios = medians[0] / medians[1], max(python) / max(program)
+        print(f"{hidden:6} {medians[0]:8.0f} {medians[1]:8.0f} {ratios[0]:8.3f} {ratios[1]:8.3f}", flush=True)
         training.engine.close()
 
 

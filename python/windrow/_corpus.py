@@ -96,7 +96,14 @@ class Corpus:
     ) -> None:
         children: list[list[int]] = []
         kinds: list[int] = []
-        columns: dict[str, list[Any]] = {name: [] for name, (_, rows, _) in self._inputs.items() if rows != "edges"}
+        columns: dict[str, list[Any]] = {}
+        for name, (_, rows, _) in self._inputs.items():
+            if rows == "edges":
+                raise MisuseError(
+                    f"objects have no inputs of edges, such as '{name}', which {self._function.name} pulls; expected "
+                    "Graphs.from_lists(), from_arrays() or from_networkx()"
+                )
+            columns[name] = []
         vertex_of: dict[int, int] = {}  # by id
         kept: list[Any] = []  # so that the objects live, and no two have the same id
         path: set[int] = set()

@@ -29,8 +29,9 @@ class Engine(_windrow.Engine):
 
     ``policy`` is "pool", "serial", "per_device" or "chaos"; ``workers`` is the number of threads. Their defaults are
     the environment variables WINDROW_POLICY and WINDROW_WORKERS, or else "pool" and the number of cores. A thread that
-    pushes is held back while more than ``max_pending_ops`` ops are pending. If no op finishes for ``watchdog`` seconds,
-    the log tells what the pending ops wait for.
+    pushes is held back while more than ``max_pending_ops`` ops are pending, but at most ``push_patience`` seconds (10 by
+    default) without an op that finishes. If no op finishes for ``watchdog`` seconds, the log tells what the pending ops
+    wait for. ``chaos_seed`` is the seed of the policy "chaos", which runs ready ops in a random order.
 
     Any thread may call any method. An engine lives until close(), the end of its with block, or the end of the program.
     """

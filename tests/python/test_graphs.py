@@ -260,6 +260,9 @@ def test_networkx_graphs():
         assert children_of(made) == [[1, 1], []]
         assert windrow.Runner(function, windrow.Parameters()).run([made]).output("s").tolist() == [[2.0], [0.0]]
 
+    with pytest.raises(windrow.MisuseError, match="objects have no inputs of edges, such as 'weight', which function"):
+        windrow.Graphs.from_objects(function, [1], lambda node: (), lambda node: {"x": 1.0, "weight": 2.0})
+
 
 def test_lists_name_the_sample():
     sample = {"children": [[], [0]], "word": [1, None], "label": [0, 0]}

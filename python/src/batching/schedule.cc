@@ -3,6 +3,8 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "batching/graphs.h"
 #include "windrow/batching/runner.h"
 

@@ -42,10 +42,6 @@ std::shared_ptr<void> release_gil_while_held() {
   return std::make_shared<Whole>(has_gil());
 }
 
-}  // namespace
-
-namespace {
-
 /// All engines that are not closed. Guarded by the mutex.
 struct Engines {
   std::mutex mutex;

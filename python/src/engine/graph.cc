@@ -42,6 +42,7 @@ int traverse_graph(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 int clear_graph(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
   GraphObject& graph = *nb::inst_ptr<GraphObject>(self);
   graph.functions.clear();
   graph.graph = Graph();

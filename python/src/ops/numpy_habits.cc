@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "ops/arrays.h"
 #include "ops/operators.h"

@@ -223,7 +223,7 @@ int traverse_static(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 int clear_static(PyObject* self) {
-  nb::inst_ptr<StaticObject>(self)->forget();
+  if (nb::inst_ready(self)) nb::inst_ptr<StaticObject>(self)->forget();
   return 0;
 }
 PyType_Slot static_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_static)},
