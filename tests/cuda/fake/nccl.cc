@@ -50,6 +50,7 @@ struct State {
   std::mutex mutex;
   std::condition_variable released;
   std::uint64_t releases = 0;
+  bool holds = true;  // whether calls may still hang: from the next injected fault on, after a release
   std::vector<Fault> faults;
   std::map<std::string, std::shared_ptr<Clique>> cliques;  // by id
   std::set<ncclComm*> comms;
@@ -94,7 +95,7 @@ ncclResult_t begin(const char* function, std::unique_lock<std::mutex>& lock) {
       case NcclFault::error:
         return ncclSystemError;
       case NcclFault::hang:
-        s.released.wait(lock, [&] { return s.releases != before; });
+        s.released.wait(lock, [&] { return s.releases != before || !s.holds; });
         // Others may have aborted the communicator meanwhile.
         return ends_communicator(function) ? ncclSuccess : ncclSystemError;
       case NcclFault::late_error:
@@ -159,6 +160,7 @@ ncclResult_t enqueue(ncclComm* comm, cudaStream_t stream, const Operation& opera
 void inject_nccl(NcclFault fault, std::uint64_t call, const std::string& function) {
   std::lock_guard lock(state().mutex);
   state().faults.push_back({fault, call, function});
+  state().holds = true;
 }
 bool forget_nccl_faults() {
   std::lock_guard lock(state().mutex);
@@ -169,6 +171,7 @@ bool forget_nccl_faults() {
 void release_nccl() {
   std::lock_guard lock(state().mutex);
   ++state().releases;
+  state().holds = false;
   state().released.notify_all();
 }
 int nccl_communicators() {

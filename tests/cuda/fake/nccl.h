@@ -24,7 +24,7 @@ enum class NcclFault {
 void inject_nccl(NcclFault fault, std::uint64_t call = 1, const std::string& function = "");
 /// Drops the faults that have not come. Returns whether there were any.
 bool forget_nccl_faults();
-/// Calls that hang return an error; those that end a communicator go on.
+/// Calls that hang return an error; those that end a communicator go on. No call hangs until a fault is injected again.
 void release_nccl();
 /// Communicators that exist.
 int nccl_communicators();
