@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what calls from Python cost, in microseconds per call; also those of DyNet if its package is installed.
+"""The cost of calls from Python, in microseconds per call; also of those of DyNet if its package is installed.
 
     PYTHONPATH=build/release/python perf/python/calls.py [--repetitions N]
 

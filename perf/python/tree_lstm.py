@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the training of a Tree-LSTM from Python with `windrow-perf train`, on one core each.
+"""The training of a Tree-LSTM from Python compared with `windrow-perf train`, on one core each.
 
     PYTHONPATH=build/release/python taskset -c 1 perf/python/tree_lstm.py --data DIR \
         --program build/release/bin/windrow-perf

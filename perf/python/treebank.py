@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares reading a treebank and making its graphs in Python with the reader of windrow-perf, in milliseconds.
+"""Reading a treebank and making its graphs in Python compared with the reader of windrow-perf, in milliseconds.
 
     PYTHONPATH=build/release/python perf/python/treebank.py --data DIR --program build/release/bin/windrow-perf
 
