@@ -4,7 +4,7 @@
 # A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in
 # NAME/include/windrow/NAME, those for other rooms in internal/ there, and the rest in NAME/src. Headers of internal/ are
 # installed where public or moved ones include them; NOT_INSTALLED names the others. The include path of a room holds its own headers
-# and those of the rooms it links, so that a forbidden include does not compile. Every such header is also compiled alone.
+# and those of the rooms it links, so that a forbidden include does not compile. Every public header is also compiled alone.
 # For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names what PRIVATE links by PC_REQUIRES
 # (packages of pkg-config) and PC_LIBS (flags of the linker). With OPENS_PLUG_INS, what links the installed room gets the
 # installed plug-ins' folder in its rpath, which dlopen searches.
@@ -145,6 +145,7 @@ endfunction()
 # Compiles each public header of a room twice over in a file of its own: it needs no other, and bears repetition.
 function(windrow_headers_alone name)
   file(GLOB_RECURSE headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/include CONFIGURE_DEPENDS include/*.h)
+  list(FILTER headers EXCLUDE REGEX "/internal/")
   foreach(header ${headers})
     string(REPLACE / _ file ${header})
     set(file ${CMAKE_CURRENT_BINARY_DIR}/alone/${file}.cc)

@@ -106,7 +106,7 @@ get_filename_component(name ${COMPILER} NAME)
 set(build ${work}/${STEP}.${name})
 if(STEP STREQUAL "find_package")
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install -B ${build} -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
-      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release -DEXAMPLES=${SOURCE}/examples)
+      -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLES=${SOURCE}/examples)
   run(${CMAKE_COMMAND} --build ${build} -- -j 1) # other tests run beside it
   run(python3 -c "import ctypes; f = ctypes.CDLL('${build}/libextension.so').product; f.restype = ctypes.c_float
 assert f(ctypes.c_float(2), ctypes.c_float(3)) == 6")

@@ -154,7 +154,9 @@ def test_deep_copies_have_parameters_of_their_own():
     model = torch.nn.ModuleList([torch.nn.Linear(D, D), module, windrow.torch.Module(cell, module._set, "h")]).eval()
     words, before = random_words(), plain(module, random_words()).detach()
     copied = copy.deepcopy(copy.deepcopy(model))
-    assert type(copied[1]) is windrow.torch.Module and copied[1].win is copied[2].win and copied[1].win is not module.win
+    assert (
+        type(copied[1]) is windrow.torch.Module and copied[1].win is copied[2].win and copied[1].win is not module.win
+    )
     assert not copied[1].training and not copied[1].bias.requires_grad and copied[1].win.requires_grad
     copied[2](graphs_of(cell), words=words).sum().backward()
     assert copied[1].win.grad is not None and module.win.grad is None

@@ -171,8 +171,7 @@ void bind_functions(nb::module_& m) {
       },
       nb::arg("table"), nb::arg("row"));
   m.def(
-      "mean",
-      [](const LazyObject& x) { return LazyObject(mean(lazy::OperandRef(x.get(), calling_line())), x.use()); },
+      "mean", [](const LazyObject& x) { return LazyObject(mean(lazy::OperandRef(x.get(), calling_line())), x.use()); },
       nb::arg("x"));
   const auto of_list = [&m](const char* name, auto function) {
     m.def(
@@ -280,7 +279,8 @@ void bind_lazy(nb::module_& m) {
       m, "LazyGraph",
       "Records expressions of many samples, and computes them in batches.\n\n"
       "`parameters` are those of the expressions. With training=False it keeps nothing for gradients, and is faster.\n"
-      "`schedule` is \"agenda\", \"level\", \"depth\", \"complete\" or \"serial\"; see docs/batching.md. Batches whose\n"
+      "`schedule` is \"agenda\", \"level\", \"depth\", \"complete\" or \"serial\"; see docs/batching.md. Batches "
+      "whose\n"
       "products take fewer floating point operations than `recompute_below` are computed again for gradients, and not\n"
       "kept. One thread at a time.",
       nb::type_slots(lazy_graph_slots))

@@ -307,10 +307,11 @@ void bind_parameters(nb::module_& m) {
           "device"_a = nb::none(), "seed"_a = 0, "name"_a = "", nb::kw_only(), "non_finite"_a = "fail",
           nb::sig("def __init__(self, device: Device | None = None, seed: int = 0, name: str = '', *, "
                   "non_finite: Literal['fail', 'skip'] = 'fail') -> None"))
-      .def("replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> Self"),
-           "A copy: has the same parameters, with copies of their values, and draws the same dropout. Vertex functions "
-           "that use this set also work with the copy. Use it for members of a group (see Replicas), or to keep values. "
-           "Waits for the values.")
+      .def(
+          "replica", &replica, "device"_a, nb::sig("def replica(self, device: Device) -> Self"),
+          "A copy: has the same parameters, with copies of their values, and draws the same dropout. Vertex functions "
+          "that use this set also work with the copy. Use it for members of a group (see Replicas), or to keep values. "
+          "Waits for the values.")
       .def("add", &add, "name"_a, "rows"_a, "width"_a, "initial"_a = "glorot",
            nb::sig("def add(self, name: str, rows: int, width: int, initial: Initial = 'glorot') -> Parameter"),
            "Adds a parameter of this shape, with initial values: a number, an initialiser of windrow.init, or the name "
