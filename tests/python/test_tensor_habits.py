@@ -86,6 +86,7 @@ def test_lazy_expressions():
         (lambda: windrow.sum(3), r"sum\(int\); expected a list"),
         (lambda: windrow.max(X), r"max\(Tensor\); expected a list"),
         (lambda: windrow.mean("x"), r"mean\(str\)"),
+        (lambda: windrow.mean(I), r"mean\(IntTensor\); .*; x.astype\('float32'\) makes a Tensor"),
         (lambda: windrow.concat(X, LAZY), r"concat\(Tensor, LazyExpr\); expected"),
         (lambda: windrow.concat([X, 1]), r"concat\(Tensor, int\); expected"),
     ],

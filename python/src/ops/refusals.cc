@@ -1,6 +1,7 @@
 #include "ops/refusals.h"
 
 #include "ops/elements.h"
+#include "windrow/ops/tensor.h"
 
 namespace windrow::python {
 
@@ -27,11 +28,14 @@ std::string shown_name(std::string_view name) {
 nb::builtin_exception refused_call(std::string_view name, std::span<const nb::handle> given,
                                    std::string_view expected) {
   std::string text = shown_name(name), separator = text.size() == 1 ? " of (" : "(";
+  bool integers = false;
   for (const nb::handle one : given) {
+    integers |= one.is_valid() && nb::isinstance<IntTensor>(one);
     text += separator + (one.is_valid() ? short_type_name(one) : "...");
     separator = ", ";
   }
-  return nb::type_error((text + "); expected " + std::string(expected)).c_str());
+  const char* const hint = integers ? "; x.astype('float32') makes a Tensor of an IntTensor" : "";
+  return nb::type_error((text + "); expected " + std::string(expected) + hint).c_str());
 }
 
 std::pair<std::int64_t, std::int64_t> columns_of(nb::handle part, std::int64_t width) {
