@@ -245,6 +245,16 @@ void def_with_signatures(Scope& scope, const char* name, std::initializer_list<c
   for (const char* signature : signatures) scope.def(name, function, arguments..., nb::sig(signature), doc);
 }
 
+/// Lets copies of an immutable object be the object, such as those of a model that has it.
+template <class Class>
+void define_copies_as_itself(Class& of) {
+  of.def(
+      "__copy__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __copy__(self) -> Self"));
+  of.def(
+      "__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, nb::arg("memo").none(),
+      nb::sig("def __deepcopy__(self, memo: dict[int, object] | None, /) -> Self"));
+}
+
 /// Appends an access for each variable of `from`: None, a Var, an object with a var(), or an iterable of them.
 void add_accesses(std::vector<Access>& to, nb::handle from, AccessKind kind);
 

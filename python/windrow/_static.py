@@ -24,7 +24,8 @@ class Static(Generic[R]):
     fill and set tensors, draw random numbers, and use a Tape. It must not wait, such as by ``x.numpy()``, and must not
     push Python functions: these raise MisuseError. Everything else that it does happens only in the first call for each
     combination of shapes: its numbers become constants, so put changing numbers in tensors. Tensors that the function
-    uses without receiving them as arguments are accessed in place. The next call overwrites the returned tensors.
+    uses without receiving them as arguments are accessed in place. The next call overwrites the returned tensors:
+    copy() those that are to last. One thread at a time.
     """
 
     def __init__(
@@ -81,6 +82,6 @@ def static(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     ``order`` is how a replay runs the operators: "parallel", "serial" or "breadth_first"; all give the same bits.
     ``most_recordings`` is how many recordings are kept, each for some shapes and a key; the least recently used one is
-    dropped first.
+    dropped first. Each call overwrites the tensors that the last one returned: copy() those that are to last.
     """
     return Static(function, **options) if function is not None else lambda given: Static(given, **options)

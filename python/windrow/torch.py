@@ -190,7 +190,8 @@ class Module(torch.nn.Module):
         made: list[_Shared] = []
         for shared in self._shared:
             parameter = parameters[shared.windrow.name]
-            made.append(_shared(shared.name, parameters, parameter, shared.torch.requires_grad))
+            copied = memo.get(id(shared.torch))  # which another module has, too, that was copied before
+            made.append(_shared(shared.name, parameters, parameter, shared.torch.requires_grad, copied))
             memo[id(shared.torch)] = made[-1].torch
         memo[id(self._shared)] = made
         memo[id(self._runner)] = Runner(self.function, parameters, **self._options)
@@ -217,11 +218,21 @@ class _Shared(NamedTuple):
     address: int
 
 
-def _shared(name: str, parameters: Parameters, parameter: _windrow.Parameter, requires_grad: bool) -> _Shared:
+def _shared(
+    name: str,
+    parameters: Parameters,
+    parameter: _windrow.Parameter,
+    requires_grad: bool,
+    copied: torch.nn.Parameter | None = None,
+) -> _Shared:
+    """The torch parameter is the set's, or else `copied`, or else a new one."""
     made = _made.setdefault(parameters, {})
     if parameter.name not in made:
         value = torch.from_dlpack(parameter.value)
-        made[parameter.name] = torch.nn.Parameter(value, requires_grad=requires_grad)
+        if copied is None:
+            copied = torch.nn.Parameter(value, requires_grad=requires_grad)
+        copied.data = value
+        made[parameter.name] = copied
     shared = made[parameter.name]
     return _Shared(name, parameter, shared, shared.data_ptr())
 

@@ -81,6 +81,9 @@ for call in [
     lambda: windrow.Snapshot(parameters),
     lambda: parameters.replica(windrow.host_devices(2, engine)[1]),
     lambda: w.value.tolist(),
+    lambda: windrow.tensor(w.value),
+    lambda: windrow.Graphs.from_arrays(function, [0, 1], [0, 0], [], x=w.value),
+    lambda: lazy.input(w.value),
     lambda: engine.wait_all(),
     lambda: engine.wait(w.value, timeout=20),
 ]:

@@ -63,6 +63,8 @@ def test_what_is_no_shape():
         parameters.add("w", (2, 3, 4))
     with refused(windrow.MisuseError, "of a list of two integers; expected a tuple for a shape"):
         parameters.add("w", [64, 5])
+    with refused(windrow.MisuseError, "parameter 'w' of one integer; expected rows and width, (1, width)"):
+        parameters.add("w", 64)
     assert parameters.add("row", [[64, 5]]).numpy().tolist() == [[64, 5]]
     assert parameters.add("floats", [1.5, 2.5]).numpy().tolist() == [[1.5, 2.5]]
 

@@ -18,8 +18,10 @@ VAGUE = {
         f"{name}.__eq__": "raises for any object"
         for name in ("Tensor", "IntTensor", "Expr", "IndexExpr", "LazyExpr", "LazyWeight", "Parameter")
     },
-    "Tensor.__deepcopy__": "takes what copy.deepcopy() remembers",
-    "IntTensor.__deepcopy__": "takes what copy.deepcopy() remembers",
+    **{
+        f"{name}.__deepcopy__": "takes what copy.deepcopy() remembers"
+        for name in ("Tensor", "IntTensor", "Graphs", "InputGraph", "LearningRate", "VertexFunction")
+    },
     "LazyCell.__call__": "returns one expression or several, and the program knows which",
     "SavedCheckpoint.record": "has what the program put into it",
 }

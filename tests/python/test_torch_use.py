@@ -167,6 +167,25 @@ def test_deep_copies_have_parameters_of_their_own():
     assert not torch.allclose(copied[1](graphs_of(cell), words=words), before)
 
 
+def test_deep_copies_keep_ties_to_other_modules():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.decode = torch.nn.Linear(H, D, bias=False)
+            self.trees, self.cell = make()
+            self.decode.weight = self.trees.win
+            self.graphs = graphs_of(self.cell)
+
+    model = Model()
+    copied = copy.deepcopy(model)
+    assert copied.decode.weight is copied.trees.win is not model.trees.win
+    assert copied.cell is model.cell and copied.graphs is model.graphs and copied.graphs[0].vertices == 3
+    with torch.no_grad():
+        copied.decode.weight.fill_(0.5)
+    words = random_words(False)
+    torch.testing.assert_close(copied.trees(copied.graphs, words=words), plain(copied.trees, words))
+
+
 def test_averaged_models():
     module, cell = make()
     average = torch.optim.swa_utils.AveragedModel(module)

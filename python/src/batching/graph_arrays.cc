@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "batching/graphs.h"
+#include "ops/elements.h"
 #include "windrow/batching/internal/ir.h"
 
 namespace windrow::python {
@@ -66,6 +67,7 @@ void Column::set_copies() {
 
 Column::Column(nb::handle array, const std::string& name, std::size_t dimensions) : name_(name) {
   const auto refuse = [&](const std::string& what) { throw nb::type_error(("'" + name + "' " + what).c_str()); };
+  wait_for_elements(array);
   if (!nb::try_cast(array, array_) && !nb::try_cast(from_numpy(array), array_)) {
     refuse("is a " + std::string(nb::type_name(array.type()).c_str()) +
            "; expected an array of numbers in the host's memory, or a list of them");

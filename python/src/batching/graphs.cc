@@ -174,10 +174,12 @@ GraphsObject graphs_from(nb::handle object) {
 }
 
 void bind_graphs(nb::module_& m) {
-  nb::class_<OneGraph>(m, "InputGraph",
-                       "A graph of a vertex function: the children and inputs of its vertices, which are numbered from "
-                       "0. An element of Graphs; immutable.")
-      .def_prop_ro("vertices", [](const OneGraph& of) { return of.graph->vertices(); })
+  nb::class_<OneGraph> one(
+      m, "InputGraph",
+      "A graph of a vertex function: the children and inputs of its vertices, which are numbered from "
+      "0. An element of Graphs; immutable.");
+  define_copies_as_itself(one);
+  one.def_prop_ro("vertices", [](const OneGraph& of) { return of.graph->vertices(); })
       .def_prop_ro(
           "edges", [](const OneGraph& of) { return of.graph->edges(); }, "The number of children of all vertices.")
       .def_prop_ro(
@@ -216,6 +218,7 @@ void bind_graphs(nb::module_& m) {
                counted(static_cast<std::uint64_t>(of.graph->levels()), "level", "levels") + ">";
       });
   nb::class_<GraphsObject> all(m, "Graphs", nb::is_weak_referenceable());
+  define_copies_as_itself(all);
   def_with_signatures(all, "__getitem__",
                       {"def __getitem__(self, which: int) -> InputGraph",
                        "def __getitem__(self, which: Slice | Iterable[int] | IntArray) -> Self"},

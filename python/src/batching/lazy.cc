@@ -5,6 +5,7 @@
 
 #include "batching/lazy_object.h"
 #include "ops/arrays.h"
+#include "ops/elements.h"
 #include "ops/operators.h"
 #include "python.h"
 #include "windrow/batching/lazy_task.h"
@@ -52,6 +53,7 @@ auto computing(LazyUse& use, const Body& body) {
 LazyObject input(LazyGraphObject& self, nb::handle values) {
   self.use->require_free();
   std::vector<float> row;
+  wait_for_elements(values);
   if (!nb::try_cast(values, row)) {
     throw nb::type_error(("input: values are " + kind_of(values) +
                           "; expected a list of numbers, or an array of one dimension, such as [1.0, 2.0]")

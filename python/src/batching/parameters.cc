@@ -133,12 +133,12 @@ ParameterObject add_shaped(const Handle& to, const std::string& name, const nb::
 }
 
 ParameterObject add_value(const Handle& to, const std::string& name, const nb::object& value) {
+  const auto refuse = [&](const char* what) { throw MisuseError("add: parameter '" + name + "' of " + what); };
+  if (integer_of(value)) refuse("one integer; expected rows and width, (1, width) for a row, or a value, [[5.0]]");
   if (nb::isinstance<nb::list>(value)) {
     const nb::list list = nb::borrow<nb::list>(value);
     if (list.size() == 2 && integer_of(list[0]) && integer_of(list[1])) {
-      throw MisuseError("add: parameter '" + name +
-                        "' of a list of two integers; expected a tuple for a shape, (rows, width), or a list of rows "
-                        "for a value, [[a, b]]");
+      refuse("a list of two integers; expected a tuple for a shape, (rows, width), or a list of rows, [[a, b]]");
     }
   }
   const Device device = to.shared->parameters.device();

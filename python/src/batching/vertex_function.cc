@@ -132,7 +132,10 @@ void bind_vertex(nb::module_& m) {
 
 void bind_vertex_function(nb::module_& m) {
   bind_vertex(m);
-  nb::class_<VertexFunction>(m, "VertexFunction", "What one vertex of an input graph computes, traced once. Immutable.")
+  nb::class_<VertexFunction> function(m, "VertexFunction",
+                                      "What one vertex of an input graph computes, traced once. Immutable.");
+  define_copies_as_itself(function);
+  function
       .def(nb::init<std::string, const std::vector<VertexFunction>&>(), nb::arg("name"), nb::arg("kinds"),
            "Combines functions into one with several kinds. States, inputs and outputs of one name are the same.")
       .def_static("_trace", &traced, nb::arg("type"), nb::arg("name"), nb::arg("arity").none(), nb::arg("fixed"),

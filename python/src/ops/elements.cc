@@ -204,6 +204,11 @@ class Nested {
 
 }  // namespace
 
+void wait_for_elements(nb::handle data) {
+  if (nb::isinstance<Tensor>(data)) viewed_for(nb::cast<const Tensor&>(data), AccessKind::read);
+  if (nb::isinstance<IntTensor>(data)) viewed_for(nb::cast<const IntTensor&>(data), AccessKind::read);
+}
+
 bool is_array(nb::handle data) {
   return nb::hasattr(data, "__dlpack__") || nb::hasattr(data, "__array_interface__") || nb::hasattr(data, "__array__");
 }
@@ -214,6 +219,7 @@ Elements elements_of(const nb::object& data, const std::string& type) {
   }
   const bool list = PyList_Check(data.ptr()) || PyTuple_Check(data.ptr());
   if (list || PyFloat_Check(data.ptr()) || PyLong_Check(data.ptr())) return Nested(data).elements(type);
+  wait_for_elements(data);
   HostArray array;
   if (nb::try_cast(data, array)) return elements_of_array(array, type);
   if (is_array(data)) {

@@ -21,6 +21,10 @@ struct Elements {
 /// for integers beyond int32; TypeError for other objects.
 Elements elements_of(const nb::object& data, const std::string& type);
 
+/// If `data` is a tensor, waits for the ops that write it. For before nanobind asks an object for its elements: it
+/// drops what this raises, such as the KeyboardInterrupt that ends a wait.
+void wait_for_elements(nb::handle data);
+
 /// Whether the object is an array of some library: it has DLPack or NumPy's array interface.
 bool is_array(nb::handle data);
 

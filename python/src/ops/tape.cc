@@ -110,8 +110,9 @@ void bind_tape(nb::module_& m) {
             tape.backward({loss}, [&] { tape.tape().backward(loss, from); });
           },
           "loss"_a,
-          "Pushes the ops that compute the gradients of the sum of the loss's elements. Raises MisuseError if the loss "
-          "depends on no watched tensor or on an operator without gradient, and in a second call.")
+          "Pushes the ops that compute the gradients of the sum of the loss's elements. Results of argmax, arg_top_k, "
+          "argmax_matmul and sample are constants. Raises MisuseError if the loss depends on no watched tensor or on "
+          "another operator without gradient, and in a second call.")
       .def(
           "backward_from",
           [](TapeObject& tape, const std::vector<Tensor>& results, const Gradients& gradients) {

@@ -84,10 +84,11 @@ OptimiserOptions::Tables tables_of(const std::string& name) {
 
 void bind_rates(nb::module_& m) {
   using nb::literals::operator""_a;
-  nb::class_<LearningRate>(
+  nb::class_<LearningRate> rate(
       m, "LearningRate",
-      "The learning rate of each step; steps count from 0. Immutable. A number converts to a LearningRate.")
-      .def(nb::init<double>(), "rate"_a)
+      "The learning rate of each step; steps count from 0. Immutable. A number converts to a LearningRate.");
+  define_copies_as_itself(rate);
+  rate.def(nb::init<double>(), "rate"_a)
       .def("__repr__",
            [](const LearningRate& of) {
              std::ostringstream text;
