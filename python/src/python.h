@@ -126,6 +126,8 @@ class SinglePush {
   ~SinglePush();
   SinglePush(const SinglePush&) = delete;
   SinglePush& operator=(const SinglePush&) = delete;
+  /// Whether this thread is inside one, in which ops of the policy serial run.
+  static bool is_under_way();
 };
 
 /// Takes the GIL inside an op, on any thread. Afterwards, WithoutGil scopes around the op are in effect again.

@@ -157,7 +157,7 @@ class Optimiser(_windrow.Optimiser):
             second,
             float(known.get("epsilon", 0.0)),
             nesterov=bool(known.get("nesterov", False)),
-            rate=rate if isinstance(rate, LearningRate) else float(rate),
+            rate=rate if isinstance(rate, LearningRate) else LearningRate(float(rate)),
             penalty=float(known["penalty"]),
             decay=float(known.get("decay", 0.0)),
             clip_norm=None if known["clip_norm"] is None else float(known["clip_norm"]),

@@ -163,6 +163,24 @@ assert ran[-1] == "last"
     )
 
 
+def test_an_op_that_runs_in_the_programs_thread(run_python):
+    run_python(
+        START
+        + """
+engine = windrow.Engine("serial")
+x = engine.var("x")
+interrupted(lambda: engine.push(lambda: time.sleep(20), overwrite=x))
+try:
+    engine.wait(x)
+except windrow.OpError as error:
+    assert isinstance(error.__cause__, KeyboardInterrupt)
+else:
+    raise AssertionError("the op did not fail")
+engine.close()
+"""
+    )
+
+
 def test_steps_are_whole(run_python):
     """A call that pushes several ops is held back, and an interrupt comes only after it."""
     run_python(

@@ -384,3 +384,11 @@ def test_names_of_ops(engine):
     with pytest.raises(windrow.OpError, match="op 'given'"):
         engine.wait(x)
     engine.heal(x)
+
+
+def test_a_rate_below_zero():
+    parameters = windrow.Parameters()
+    parameters.add("w", 1, 1)
+    for rate in (-1.0, float("nan")):
+        with refused(windrow.MisuseError, "expected a number, 0 or more"):
+            windrow.Adam(parameters, rate)

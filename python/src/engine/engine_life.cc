@@ -85,6 +85,7 @@ struct EngineAndDevices {
 
 SinglePush::SinglePush() { ++single_pushes; }
 SinglePush::~SinglePush() { --single_pushes; }
+bool SinglePush::is_under_way() { return single_pushes > 0; }
 
 std::vector<std::shared_ptr<EngineObject::State>> all_engines() {
   Engines& known = engines();

@@ -64,7 +64,16 @@ void call(PyObject* function, const std::vector<Access>& accesses) {
   const auto* const outer = std::exchange(accesses_here, &accesses);
   const nb::object result = nb::steal(PyObject_CallNoArgs(function));
   accesses_here = outer;
-  if (!result.is_valid()) throw_python_error();
+  if (!result.is_valid()) {
+    const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
+    try {
+      throw_python_error();  // may run code of Python
+    } catch (...) {
+      // With the policy serial, an op runs in its push, which is interrupted, too.
+      if (interrupted && SinglePush::is_under_way()) PyErr_SetInterrupt();
+      throw;
+    }
+  }
   try {
     refuse_unstarted(result, "an op");
   } catch (nb::builtin_exception& error) {
