@@ -195,8 +195,6 @@ class Module(torch.nn.Module):
             memo[id(shared.torch)] = made[-1].torch
         memo[id(self._shared)] = made
         memo[id(self._runner)] = Runner(self.function, parameters, **self._options)
-        memo[id(self.function)] = self.function
-        memo[id(self._options)] = self._options
         result: Module = self.__class__.__new__(self.__class__)
         memo[id(self)] = result
         result.__dict__.update(copy.deepcopy(self.__dict__, memo))

@@ -24,7 +24,8 @@ enum class NcclFault {
 void inject_nccl(NcclFault fault, std::uint64_t call = 1, const std::string& function = "");
 /// Drops the faults that have not come. Returns whether there were any.
 bool forget_nccl_faults();
-/// Calls that hang return an error; those that end a communicator go on. No call hangs until a fault is injected again.
+/// Calls that hang return an error; those that end a communicator go on. An abort that was to hang, and that a slow
+/// machine has not begun, no longer hangs: it would follow the last release.
 void release_nccl();
 /// Communicators that exist.
 int nccl_communicators();
