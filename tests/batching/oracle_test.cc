@@ -151,7 +151,7 @@ TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
 }
 
 TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
-  for (unsigned seed = first_seed(); seed < first_seed() + 60; ++seed) {
+  for (unsigned seed = first_seed(); seed < first_seed() + (thread_sanitized ? 20 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     OnHost s({.policy = seed % 3 == 0 ? Policy::chaos : Policy::pool, .workers = 2, .chaos_seed = seed}, seed);
@@ -232,7 +232,7 @@ void check_program(unsigned seed, const LazyOptions& options) {
 /// Some keep all of a flush, some its values, and some the one or the other.
 TEST(LazyPrograms, GiveWhatTheReferenceGives) {
   constexpr std::int64_t flops[] = {0, 500, INT64_MAX};
-  for (unsigned seed = first_seed(); seed < first_seed() + 30; ++seed) {
+  for (unsigned seed = first_seed(); seed < first_seed() + (thread_sanitized ? 10 : 30); ++seed) {
     check_program(seed,
                   {.runner = {.schedule = static_cast<SchedulePolicy>(seed % 5)}, .recompute_below = flops[seed % 3]});
     if (::testing::Test::HasFailure()) return;

@@ -22,9 +22,13 @@ std::vector<DeviceCase> cases() {
   std::vector<DeviceCase> all = {{"random", Policy::pool, 2, make<Order::random, 5>},
                                  {"lazy", Policy::pool, 2, make<Order::lazy>}};
   for (const Setup& setup : every_setup) {
-    if (setup.workers != 8) all.push_back({"eager", setup.policy, setup.workers, make<Order::eager>});
+    if (takes_part(setup)) all.push_back({"eager", setup.policy, setup.workers, make<Order::eager>});
   }
   return all;
+}
+
+std::vector<DeviceCase> cases_of_kernels() {
+  return {{"random", Policy::pool, 2, make<Order::random, 5>}, {"eager", Policy::serial, 1, make<Order::eager>}};
 }
 
 std::vector<DeviceCase> few_cases() {
@@ -39,6 +43,7 @@ std::vector<DeviceCase> few_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, OnDeviceInFull, ::testing::ValuesIn(few_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, KernelsOnDevice, ::testing::ValuesIn(cases_of_kernels()), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, OnSmallDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, OnCheckedDevice, ::testing::ValuesIn(cases()), case_name);
 

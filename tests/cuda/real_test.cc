@@ -32,6 +32,7 @@ std::vector<DeviceCase> few_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Real, OnDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Real, OnDeviceInFull, ::testing::ValuesIn(few_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Real, KernelsOnDevice, ::testing::ValuesIn(few_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Real, OnSmallDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Real, OnCheckedDevice, ::testing::ValuesIn(cases()), case_name);
 

@@ -45,11 +45,14 @@ DeviceUnderTest make_slow_with_pool(Engine& engine, std::size_t capacity) {
 std::vector<DeviceCase> cases() {
   std::vector<DeviceCase> all = {{"host", Policy::pool, 2, make_host}};
   for (const Setup& setup : every_setup) {
-    if (setup.workers == 8) continue;
-    all.push_back({"simulated", setup.policy, setup.workers, make_with_pool});
+    if (takes_part(setup)) all.push_back({"simulated", setup.policy, setup.workers, make_with_pool});
   }
   all.push_back({"slow", Policy::pool, 2, make_slow});
   return all;
+}
+
+std::vector<DeviceCase> cases_of_kernels() {
+  return {{"host", Policy::pool, 2, make_host}, {"slow", Policy::pool, 2, make_slow}};
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name);
@@ -65,6 +68,7 @@ std::vector<DeviceCase> few_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnDeviceInFull, ::testing::ValuesIn(few_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, KernelsOnDevice, ::testing::ValuesIn(cases_of_kernels()), case_name);
 INSTANTIATE_TEST_SUITE_P(All, OnSmallDevice, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(All, OnCheckedDevice, ::testing::ValuesIn(cases()), case_name);
 

@@ -11,7 +11,7 @@ Values values_of(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-TEST_P(OnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
+TEST_P(KernelsOnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
   const std::vector<Index> row_counts = sanitized ? std::vector<Index>{0, 5} : std::vector<Index>{0, 1, 3, 33, 150};
   for (const Operator* op : op::all()) {
     for (const Index rows : row_counts) {
@@ -42,7 +42,7 @@ TEST_P(OnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
   }
 }
 
-TEST_P(OnDevice, ComputesElementwiseOperatorsInPlaceOfAnyOperand) {
+TEST_P(KernelsOnDevice, ComputesElementwiseOperatorsInPlaceOfAnyOperand) {
   for (const Operator* op : op::all()) {
     if (op->locality != Locality::elementwise || op->updates) continue;
     SCOPED_TRACE(std::string(op->name.text()));
@@ -59,7 +59,7 @@ TEST_P(OnDevice, ComputesElementwiseOperatorsInPlaceOfAnyOperand) {
 }
 
 /// docs/ops.md states the rule.
-TEST_P(OnDeviceInFull, TreatsNanAndInfinityAsTheReferenceDoes) {
+TEST_P(KernelsOnDevice, TreatsNanAndInfinityAsTheReferenceDoes) {
   for (const Operator* op : op::all()) {
     if (op->updates) continue;
     std::mt19937 random(first_seed());
@@ -83,7 +83,7 @@ Values both(const Device& device, const Operator& op, const Application& c) {
 }
 
 /// A rounding error of the mean would be multiplied by 1 / sqrt(epsilon).
-TEST_P(OnDevice, NormalisesEqualElementsToZero) {
+TEST_P(KernelsOnDevice, NormalisesEqualElementsToZero) {
   for (const Index width : {1, 3, 7, 100, 300, 768}) {
     for (const float common : {3.3f, 1000.1f, 12345.678f, 1e6f + 0.3f, 1e8f, -1e30f, 1e38f}) {
       SCOPED_TRACE("width " + std::to_string(width) + ", " + std::to_string(common));
@@ -100,7 +100,7 @@ TEST_P(OnDevice, NormalisesEqualElementsToZero) {
   }
 }
 
-TEST_P(OnDevice, NormalisesRowsOfALargeCommonPart) {
+TEST_P(KernelsOnDevice, NormalisesRowsOfALargeCommonPart) {
   std::mt19937 random(first_seed());
   for (const float common : {0.0f, 1e3f, -1e4f}) {
     for (const Index width : {5, 64, 300}) {
@@ -121,7 +121,7 @@ TEST_P(OnDevice, NormalisesRowsOfALargeCommonPart) {
   }
 }
 
-TEST_P(OnDevice, KeepsTheDigitsOfLossesWhateverLogitsHaveInCommon) {
+TEST_P(KernelsOnDevice, KeepsTheDigitsOfLossesWhateverLogitsHaveInCommon) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   const auto loss = [&](const Values& logits, double epsilon) {
     const Application c{{.in = {{Rows::count(1), static_cast<Index>(logits.size())}},
@@ -150,7 +150,7 @@ TEST_P(OnDevice, KeepsTheDigitsOfLossesWhateverLogitsHaveInCommon) {
 }
 
 /// More than one kernel takes.
-TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
+TEST_P(KernelsOnDevice, LimitsTheNormOfManyLargeGradients) {
   StepNumbers numbers;
   numbers.scale = 0.5f;
   numbers.most_norm = 3;
@@ -175,7 +175,7 @@ TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
 }
 
 /// Squares that no float holds, in one kernel and in several bands; and steps by such gradients.
-TEST_P(OnDevice, TakesStepsByGradientsWhoseSquaresAreTooLarge) {
+TEST_P(KernelsOnDevice, TakesStepsByGradientsWhoseSquaresAreTooLarge) {
   StepNumbers numbers{.rate = 0.5f, .most_norm = 2, .first = 0.75f, .second = 0.875f};
   numbers.correct(3);
   const std::vector<float> row(numbers.begin(), numbers.begin() + StepNumbers::count);
@@ -205,7 +205,7 @@ TEST_P(OnDevice, TakesStepsByGradientsWhoseSquaresAreTooLarge) {
 
 /// Some rows of a table have most of the gradient's rows, as frequent words do. A second time in more parts than one
 /// kernel takes.
-TEST_P(OnDevice, SumsLongSegmentsOfRows) {
+TEST_P(KernelsOnDevice, SumsLongSegmentsOfRows) {
   const Index rows = sanitized ? 600 : 3000, width = 37;
   std::mt19937 random(first_seed());
   Values gradient(static_cast<std::size_t>(rows * width));
@@ -259,7 +259,7 @@ Application long_sum(const Operator& op, Index rows) {
   return {{.in = {column}}, {tenths}};
 }
 
-TEST_P(OnDevice, LosesNoDigitsInSumsOfManyRows) {
+TEST_P(KernelsOnDevice, LosesNoDigitsInSumsOfManyRows) {
   for (const Operator* op :
        {&op::column_sum, &op::column_dot, &op::row_sum, &op::row_dot, &op::squared_norm, &op::segment_sum,
         &op::segment_mean, &op::gather_sum, &op::gather_dot, &op::gather_weighted_sum, &op::scatter_rows,
@@ -273,7 +273,7 @@ TEST_P(OnDevice, LosesNoDigitsInSumsOfManyRows) {
 }
 
 /// Of its own kernels. On the host the op fails.
-TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
+TEST_P(KernelsOnDevice, MakesRowsWithABadIndexNotANumber) {
   const Tensor table = tensor(3, 2, {1, 2, 3, 4, 5, 6});
   for (const std::int32_t bad : {4, -2, INT32_MAX, INT32_MIN}) {
     const IntTensor rows = ints(3, 1, {2, bad, 0});
@@ -313,7 +313,7 @@ TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
   if (device.on_host()) error_of<OpError>([&] { engine.wait_all(); });
 }
 
-TEST_P(OnDevice, MakesElementsWithABadTargetNotANumber) {
+TEST_P(KernelsOnDevice, MakesElementsWithABadTargetNotANumber) {
   const Tensor x = tensor(2, 2, {1, 2, 3, 4}), y = tensor(2, 2, {0, 1, 0.5, 2});
   const Tensor loss = apply(device, op::binary_cross_entropy, {.in = {x, y}});
   if (device.on_host()) {
@@ -325,7 +325,7 @@ TEST_P(OnDevice, MakesElementsWithABadTargetNotANumber) {
 }
 
 /// Draws what the host draws, in the order of the pushes, whatever the device is.
-TEST_P(OnDevice, DrawsTheNumbersOfTheHost) {
+TEST_P(KernelsOnDevice, DrawsTheNumbersOfTheHost) {
   const Device host = host_device(engine);
   Generator here(engine, 7), there(engine, 7);
   for (const Index width : {1, 64, 70}) {

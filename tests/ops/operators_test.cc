@@ -167,7 +167,7 @@ TEST_P(DifferentiableOperator, HasTheGradientThatDifferencesShow) {
   each_case(Numbers::real, [&](const Application& c, std::mt19937&) {
     std::size_t size = elements(type_of(c));
     for (const Values& values : c.in) size += values.size();
-    if (size > (sanitized ? 300 : 3000)) return;  // each element costs two evaluations
+    if (size > (sanitized ? 300 : 1000)) return;  // each element costs two evaluations
     ASSERT_LE(gradient_error(reference_kernels(), op(), c), 1e-6);
   });
 }
