@@ -1,5 +1,6 @@
-// A plug-in for CUDA devices that compute nothing: kernels and products return at once, and all memory is zero.
-// With it, `windrow-perf gpu` measures what a minibatch costs the host.
+// A plug-in for CUDA devices that compute nothing: kernels and products do no work, and all memory is zero. With it,
+// `windrow-perf gpu` measures what a minibatch costs the host. A call that issues work takes as long as a driver may.
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +26,15 @@ int give(auto* to) {
   return success;
 }
 
+/// A call that issues work. An empty kernel takes a driver 1.5 us and more ("MegaQwen" on an RTX 3090).
+int issue() {
+  constexpr auto time = std::chrono::microseconds(2);
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+  return success;
+}
+
 int allocate(void** start, std::size_t bytes) {
   *start = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*start == nullptr) return out_of_memory;
@@ -41,7 +51,7 @@ int copy(Queue*, void* to, const void*, const CopyShape* shape) {
   for (std::size_t r = 0; r < shape->rows; ++r) {
     std::memset(static_cast<std::byte*>(to) + r * shape->to_stride, 0, shape->width);
   }
-  return success;
+  return issue();
 }
 
 int facts(int, DeviceFacts* facts) {
@@ -61,7 +71,7 @@ const KernelEntry* kernel(const char* op) {
   std::lock_guard lock(mutex);
   const auto [found, is_new] = made.try_emplace(op);
   if (is_new) {
-    found->second = {found->first.c_str(), [](const KernelCall<float>&, const Queue&) -> int { return success; },
+    found->second = {found->first.c_str(), [](const KernelCall<float>&, const Queue&) -> int { return issue(); },
                      nullptr};
   }
   return &found->second;
@@ -95,7 +105,7 @@ constexpr Plugin plugin = {
     .allocate_pinned = allocate,
     .free_pinned = release,
     .copy = copy,
-    .clear = [](Queue*, void*, std::size_t) -> int { return success; },
+    .clear = [](Queue*, void*, std::size_t) -> int { return issue(); },
     .can_compile = [] { return true; },
     .compiler =
         [](int, CompilerFacts* facts) {
@@ -106,10 +116,10 @@ constexpr Plugin plugin = {
     .load = [](const char*, Module** made) { return make(made); },
     .end_module = [](Module*) -> int { return success; },
     .function = [](Module*, const char*, Function** found) { return make(found); },
-    .launch = [](Queue*, Function*, Index, void*) -> int { return success; },
+    .launch = [](Queue*, Function*, Index, void*) -> int { return issue(); },
     .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
-    .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
-    .multiply = [](Queue*, const Products*) -> int { return success; },
+    .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return issue(); },
+    .multiply = [](Queue*, const Products*) -> int { return issue(); },
     .prepare_capture = [](Queue*) -> int { return success; },
     .begin_capture = [](Queue*) -> int { return success; },
     .end_capture = [](Queue*, Graph** made, std::size_t* calls) -> int {
@@ -117,7 +127,7 @@ constexpr Plugin plugin = {
       return make(made);
     },
     .free_graph = [](Graph*) {},
-    .launch_graph = [](Queue*, const Graph*, GraphExec** exec) -> int { return make(exec); },
+    .launch_graph = [](Queue*, const Graph*, GraphExec** exec) -> int { return make(exec) + issue(); },
     .end_exec = [](GraphExec*) {},
     .kernel = kernel,
 };

@@ -6,7 +6,7 @@ windrow_test(
           batching/lazy_misuse_test.cc batching/lazy_task_test.cc batching/lazy_test.cc batching/lifetime_test.cc
           batching/lists_test.cc
           batching/optimisations_test.cc batching/oracle.cc batching/oracle_test.cc batching/outside_test.cc
-          batching/parameters_test.cc batching/runner_test.cc batching/vertex_function_test.cc
+          batching/parameters_test.cc batching/prepare_test.cc batching/runner_test.cc batching/vertex_function_test.cc
   WITHOUT_ENGINE batching/graph_test.cc batching/schedule_test.cc
   LINKS windrow::models
   INSIDE batching

@@ -80,9 +80,10 @@ std::string Losses::culprit(const Bad& bad, const Device& host, std::shared_ptr<
   Execution::Options options = of_.options_;
   options.layouts = nullptr;
   options.clock = nullptr;
-  const auto again =
-      std::make_shared<Execution>(host, std::move(plan), of_.layout_, std::move(tensors), std::move(options),
-                                  Execution::Choices{.ops = Execution::Ops::side_by_side, .needed = of_.needed_});
+  Layout layout = of_.layout_;
+  layout.memory = nullptr;
+  const auto again = std::make_shared<Execution>(host, std::move(plan), std::move(layout), std::move(tensors),
+                                                 std::move(options), Execution::Ops::side_by_side, of_.needed_);
   again->take_memory(nullptr);
   return PostMortem(*again).culprit(bad.vertex, bad.output);
 }
@@ -166,7 +167,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
     Index begin;
   };
   std::vector<Column> inputs;
-  Index count = of_.losses_;
+  Index count = of_.placed_.losses;
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     for (const Place& place : plan.types[t].losses) {
       if (of_.layout_.types[t].rows == 0 || place.in == Place::In::arena) continue;
@@ -182,8 +183,8 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
       of->device_.memory->download(lane, reinterpret_cast<std::byte*>(first),
                                    reinterpret_cast<const std::byte*>(from_device), shape);
     };
-    if (of->losses_ > 0) {
-      copy(to, of->data_, CopyShape::contiguous(static_cast<std::size_t>(of->losses_) * sizeof(float)));
+    if (of->placed_.losses > 0) {
+      copy(to, of->data_, CopyShape::contiguous(static_cast<std::size_t>(of->placed_.losses) * sizeof(float)));
     }
     for (const auto& [type, place, begin] : inputs) {
       const Matrix<const float> losses = of->operand(*place, of->all_rows(type, Rate::vertices, lane));
@@ -199,7 +200,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
         if (place == &loss) return Matrix<const float>{values + begin, rows, 1, 1};
       }
       const TypePlan& lies = of->plan_->types[type];
-      const Index begin = of->offsets_[lies.first_region + loss.number] + loss.column;
+      const Index begin = of->placed_.offsets[lies.first_region + loss.number] + loss.column;
       return Matrix<const float>{values + begin, rows, 1, lies.regions[loss.number].stride};
     });
   };

@@ -115,7 +115,7 @@ void StepKernels::gather(const Step& step, const At& at) const {
   fill(to, 0, Write::overwrite, at.lane);
   const TypePlan& here = of_.plan_->types[at.type];
   const std::vector<Index>& column = here.states[here.link(step.state, at.rate)].column;
-  for (const PackedLayout::Source& child : of_.packed_.children[at.type]) {
+  for (const PackedLayout::Source& child : of_.placed_.packed.children[at.type]) {
     if (column[child.child] < 0) continue;
     const Place& stored = of_.plan_->types[child.type].stored[step.state];
     if (stored.in == Place::In::nowhere) continue;
@@ -127,7 +127,7 @@ void StepKernels::gather(const Step& step, const At& at) const {
 void StepKernels::gather_incoming(const Step& step, const At& at) const {
   const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
-  for (const PackedLayout::Source& consumer : of_.packed_.consumers[at.type]) {
+  for (const PackedLayout::Source& consumer : of_.placed_.packed.consumers[at.type]) {
     const TypePlan& type = of_.plan_->types[consumer.type];
     const Rate rate = type.rate_of_child(consumer.child);
     const ChildSlots& slots = type.gradients[type.link(step.state, rate)];
@@ -154,7 +154,7 @@ void StepKernels::read_in_place(const Step& step, const At& at) const {
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
   const bool dot = step.does == Step::Does::gather_dot, of_edges = at.rate == Rate::edges;
   const Matrix<const float> operands = of_.operand(step.in[0], at);  // of the other rate, so all rows
-  const PackedLayout::Pairs& pairs = of_.packed_.pairs[at.type];
+  const PackedLayout::Pairs& pairs = of_.placed_.packed.pairs[at.type];
   for (const PackedLayout::Source& child : of_edges ? pairs.of_edges : pairs.of_vertices) {
     const Place& stored = of_.plan_->types[child.type].stored[step.state];
     if (child.child != step.child || stored.in == Place::In::nowhere) continue;
@@ -168,7 +168,7 @@ void StepKernels::read_in_place(const Step& step, const At& at) const {
 void StepKernels::take_incoming_products(const Step& step, const At& at) const {
   const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
-  for (const PackedLayout::Source& consumer : of_.packed_.pairs[at.type].of_children) {
+  for (const PackedLayout::Source& consumer : of_.placed_.packed.pairs[at.type].of_children) {
     for (const TypePlan::Product& product : of_.plan_->types[consumer.type].products) {
       if (product.state != step.state || product.child != consumer.child) continue;
       const auto all = [&](Rate rate) { return of_.all_rows(consumer.type, rate, at.lane); };

@@ -89,7 +89,7 @@ void StepKernels::fill(Matrix<float> out, float value, Write write, Lane* lane) 
     return;
   }
   if (out.rows == 0 || out.width == 0) return;
-  const std::int32_t* const constant = of_.word(of_.packed_.constants.at(std::bit_cast<std::uint32_t>(value)));
+  const std::int32_t* const constant = of_.word(of_.placed_.packed.constants.at(std::bit_cast<std::uint32_t>(value)));
   const Matrix<const float> row{reinterpret_cast<const float*>(constant), 1, out.width, out.width};
   call(op::spread_rows, {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write},
        lane);
@@ -104,7 +104,7 @@ void StepKernels::run_kernel(const Step& step, const At& at, Matrix<float> out) 
     const std::size_t pull = step.indices[k];
     const auto& column = of_.layout_.types[at.type].indices[pull];
     const std::int32_t* const first =
-        of_.in_order() ? of_.word(of_.packed_.indices[at.type][pull]) : column.elements.data();
+        of_.in_order() ? of_.word(of_.placed_.packed.indices[at.type][pull]) : column.elements.data();
     return Matrix<const std::int32_t>{first + at.rows.begin * column.width, at.rows.end - at.rows.begin, column.width,
                                       column.width};
   });

@@ -82,7 +82,8 @@ TypedGraph Layout::nothing_of(const Plan& plan) {
 Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan, const LayoutOptions& options,
                     LayoutMemory& memory) {
   Layout layout = memory.take();
-  Maker maker(layout, graphs, plan, options, memory.scratch);
+  LayoutMemory::Scratch scratch = memory.take_scratch();
+  Maker maker(layout, graphs, plan, options, scratch);
   maker.begin();
   maker.divide();
   maker.schedule();
@@ -91,6 +92,7 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.place();
   if (maker.any_producers()) maker.find_producers();
   maker.fill_columns();
+  memory.give_back(std::move(scratch));
   return layout;
 }
 
@@ -98,6 +100,7 @@ void Layout::Maker::begin() {
   layout_.groups = layout_.vertices = 0;
   layout_.first_vertex.clear();
   layout_.names.clear();
+  layout_.memory = nullptr;
   layout_.gradient_rows.assign(plan_.program.function->outputs.size(), 0);
   layout_.types.resize(plan_.types.size());
   for (TypeRows& type : layout_.types) {

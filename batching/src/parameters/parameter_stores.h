@@ -45,6 +45,10 @@ class ParameterStores {
   /// The dropout options of the next minibatch of a runner; counts it. Throws MisuseError if the samples were numbered,
   /// but there are more or fewer numbers.
   LayoutOptions::Dropout next_dropout(std::size_t samples);
+  /// The same of a later minibatch, behind `before` others, if its samples have no numbers; counts nothing.
+  LayoutOptions::Dropout later_dropout(std::uint64_t before) const {
+    return {.seed = seed(), .minibatch = draw(minibatches() + before)};
+  }
   bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
   bool of_a_group() const { return std::ranges::any_of(sets_, &ParameterStore::of_a_group); }
   /// Reads of the gradients to which the next minibatch adds.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "execute/step_clock.h"
 #include "ir/passes.h"
@@ -113,7 +112,7 @@ void Runner::see_types(InputGraphs::Pointers graphs) {
 }
 
 const Runner::Planned& Runner::plan_for(InputGraphs::Pointers graphs, Purpose purpose) {
-  see_types(graphs);
+  if (!is_prepared(graphs)) see_types(graphs);
   for (std::size_t n = 0; purpose.training && n < numbers_.size(); ++n) {
     if (parameters_->entry(numbers_[n]).frozen) purpose.frozen.push_back(n);
   }
@@ -162,6 +161,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
 
 void Runner::forget() {
   *types_ = {};
+  prepared_.clear();
   plans_.clear();
 }
 
@@ -256,8 +256,8 @@ std::shared_ptr<Execution> Runner::start(InputGraphs::Pointers graphs, const Giv
   for (const InputGraph* graph : graphs) vertices += graph->vertices();
   const std::vector<const Given*> given = check_given(device_, *function_.function_, given_tensors, vertices);
   hold_back(from);
-  const auto [plan, lowered, used] = plan_for(graphs, purpose);
-  const auto began = std::chrono::steady_clock::now();
+  const Planned planned = plan_for(graphs, purpose);
+  const auto& [plan, lowered, used] = planned;
   LayoutOptions options = layout_options();
   for (const Given* one : given) options.given.push_back({one->rows.rows(), &one->row_of});
   std::vector<char> announced_rows;
@@ -266,8 +266,7 @@ std::shared_ptr<Execution> Runner::start(InputGraphs::Pointers graphs, const Giv
   if (purpose.training && counts_minibatches_) {
     options.dropout = parameters_->next_dropout(graphs.size());
   }
-  Layout layout = Layout::make(graphs, *plan, options, *layouts_);
-  stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+  Layout layout = layout_of(graphs, planned, options, purpose);
 
   Execution::Options how{.runner = id_,
                          .number = stats_.minibatches,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "backend/cuda_execution.h"
 
@@ -10,8 +11,13 @@ class LoweredForCuda final : public LoweredPlan {
   LoweredForCuda(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda)
       : LoweredPlan(std::move(plan)), device_(device), cuda_(std::move(cuda)) {}
 
+  void place(Layout& layout, Index batch_rows) const override {
+    const bool whole = batch_rows == std::numeric_limits<Index>::max();
+    layout.memory = std::make_shared<const CudaMemory>(device_, *plan_, *cuda_, layout, whole);
+  }
   std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char>,
                                    Execution::Options options) const override {
+    if (layout.memory == nullptr) place(layout, options.batch_rows);
     return std::make_shared<CudaExecution>(device_, plan_, cuda_, std::move(layout), std::move(tensors), options);
   }
 

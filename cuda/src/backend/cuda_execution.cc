@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace windrow::cuda {
 namespace {
@@ -10,44 +12,69 @@ namespace {
 /// Appends lists of rows to the words of a minibatch. The numbers in them are offsets from data(), in elements.
 class ListPacker {
  public:
-  ListPacker(const Plan& plan, const Packing& to) : plan_(plan), to_(to), layout_(to.layout), words_(to.packed.words) {}
+  ListPacker(const Plan& plan, const Layout& layout, MinibatchMemory& to) : plan_(plan), layout_(layout), to_(to) {
+    std::size_t children = 0;
+    for (const TypePlan& type : plan.types) {
+      first_child_.push_back(children);
+      children += type.by_number + type.per_edge;
+    }
+  }
 
   /// Appends begin and end for each row of the type, counted from the list's beginning; then the offsets of its
   /// consumers' slots. Returns where the list begins.
   std::size_t append(std::size_t type, const RowList& list) {
+    const std::vector<Slots>& slots = slots_of(list);
     const TypeRows& rows = layout_.types[type];
-    const std::size_t begin = words_.size();
-    words_.resize(begin + 2 * static_cast<std::size_t>(rows.rows));
+    PackedLayout::Words& words = to_.packed.words;
+    const std::size_t begin = words.size(), bounds = 2 * static_cast<std::size_t>(rows.rows);
+    words.resize(begin + bounds + static_cast<std::size_t>(rows.rows) + rows.further.size());
+    std::int32_t *const first = words.data() + begin, *end = first + bounds;
     const auto note = [&](const Slot& slot) {
       if (slot.row < 0) return;
-      const TypePlan& consumer = plan_.types[slot.type];
-      const std::size_t link = consumer.link(list.state, consumer.rate_of_child(slot.child));
-      const ChildSlots& slots = (list.of == RowList::Of::slots ? consumer.states : consumer.gradients)[link];
-      if (!slots.any() || slots.column[slot.child] < 0) return;
-      const Index element = to_.offsets[consumer.first_region + slots.region] +
-                            slot.row * consumer.regions[slots.region].stride + slots.column[slot.child];
-      if (element > std::numeric_limits<std::int32_t>::max()) {
-        throw Error("a minibatch of more than 2^31 elements on a CUDA device; expected a smaller one");
-      }
-      words_.push_back(static_cast<std::int32_t>(element));
+      const Slots& of = slots[first_child_[slot.type] + slot.child];
+      if (of.first >= 0) *end++ = static_cast<std::int32_t>(of.first + slot.row * of.stride);
     };
-    const auto here = [&] { return static_cast<std::int32_t>(words_.size() - begin); };
     auto more = rows.further.begin();
     for (Index r = 0; r < rows.rows; ++r) {
-      const auto at = begin + 2 * static_cast<std::size_t>(r);
-      words_[at] = here();
+      first[2 * r] = static_cast<std::int32_t>(end - first);
       note(layout_.slot(type, r));
       for (; more != rows.further.end() && more->row == r; ++more) note(more->slot);
-      words_[at + 1] = here();
+      first[2 * r + 1] = static_cast<std::int32_t>(end - first);
     }
+    words.resize(static_cast<std::size_t>(end - words.data()));
     return begin;
   }
 
  private:
+  /// Where the slots of one child of a type lie: the first one, -1 for none; and the distance between rows.
+  struct Slots {
+    Index first = -1, stride = 0;
+  };
+  /// By first_child_[type] + child. Made once for all types whose lists are of that kind.
+  const std::vector<Slots>& slots_of(const RowList& list) {
+    const auto [found, is_new] = slots_.try_emplace({list.of, list.state});
+    if (!is_new) return found->second;
+    if (to_.elements > std::numeric_limits<std::int32_t>::max()) {
+      throw Error("a minibatch of more than 2^31 elements on a CUDA device; expected a smaller one");
+    }
+    for (const TypePlan& type : plan_.types) {
+      const std::vector<ChildSlots>& links = list.of == RowList::Of::slots ? type.states : type.gradients;
+      for (std::size_t child = 0; child < type.by_number + type.per_edge; ++child) {
+        Slots& made = found->second.emplace_back();
+        const std::size_t link = type.link(list.state, type.rate_of_child(child));
+        if (link >= links.size() || !links[link].any() || links[link].column[child] < 0) continue;
+        const ChildSlots& of = links[link];
+        made = {to_.offsets[type.first_region + of.region] + of.column[child], type.regions[of.region].stride};
+      }
+    }
+    return found->second;
+  }
+
   const Plan& plan_;
-  const Packing& to_;
   const Layout& layout_;
-  PackedLayout::Words& words_;
+  MinibatchMemory& to_;
+  std::vector<std::size_t> first_child_;  // by type: counted through the children of all types
+  std::map<std::pair<RowList::Of, std::size_t>, std::vector<Slots>> slots_;
 };
 
 bool computes(const Plan& plan, Phase phase, const Layout::BatchRows& batch) {
@@ -89,8 +116,9 @@ Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRo
 }
 
 /// Appends the words that the kernel for levels reads if it computes the batches from `first` on; see levels.h.
-MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Packing& to) {
-  std::vector<Layout::BatchRows> batches = to.layout.batches.front();
+CudaMemory::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Layout& layout,
+                                   PackedLayout::Words& words) {
+  std::vector<Layout::BatchRows> batches = layout.batches.front();
   batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(first));
   std::erase_if(batches, [&](const auto& batch) { return !computes(plan, phase, batch); });
   const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
@@ -98,7 +126,7 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
   std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
   const bool forward = phase == Phase::level;
   if (!std::ranges::all_of(batches, of_one_type)) {
-    Neighbours neighbours = neighbours_of(to.layout, batches);
+    Neighbours neighbours = neighbours_of(layout, batches);
     const auto count = static_cast<std::ptrdiff_t>(batches.size());
     if (!forward) {  // count the batches from the other end
       for (auto& behind : neighbours.behind) behind = count - 1 - behind;
@@ -112,8 +140,7 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
     }
   }
   if (!forward) std::reverse(batches.begin(), batches.end());
-  PackedLayout::Words& words = to.packed.words;
-  const MoreWords::Batches made{.first = first, .begin = words.size(), .count = static_cast<Index>(batches.size())};
+  const CudaMemory::Batches made{.first = first, .begin = words.size(), .count = static_cast<Index>(batches.size())};
   words.resize(words.size() + words_of_barrier);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const Layout::BatchRows& batch = batches[i];
@@ -161,43 +188,44 @@ std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const 
   return best;
 }
 
-/// `whole`: do not divide batches.
-Execution::Choices choices_for(const Plan& plan, const CudaPlan& cuda, bool whole, MoreWords& words) {
-  Execution::Choices choices{.locals = cuda.fused.locals, .gathers = cuda.code == nullptr};
-  choices.pack = [&plan, &cuda, whole, &words](const Packing& to) {
-    ListPacker packer(plan, to);
-    for (std::size_t t = 0; t < plan.types.size(); ++t) {
-      words.lists.emplace_back();
-      if (to.layout.types[t].rows == 0) continue;
-      for (const RowList& list : cuda.fused.lists[t]) words.lists.back().push_back(packer.append(t, list));
-    }
-    for (std::size_t i = 0; i < cuda.fused.levels.size(); ++i) {
-      const auto& kernel = cuda.fused.levels[i];
-      if (!kernel || !whole || !cuda.hardware->runs_teams_together()) continue;
-      const Phase phase = i == 0 ? Phase::level : Phase::back_level;
-      const std::size_t first =
-          cuda.levels == Levels::together ? 0 : first_of_kernel(*kernel, plan, to.layout, phase, cuda.precision);
-      words.batches[i] = append_batches(plan, phase, first, to);
-    }
-  };
-  return choices;
-}
-
 }  // namespace
+
+CudaMemory::CudaMemory(const Device& device, const Plan& plan, const CudaPlan& cuda, const Layout& layout, bool whole)
+    : MinibatchMemory(device, plan, layout, {.locals = cuda.fused.locals, .gathers = cuda.code == nullptr}) {
+  std::size_t words = packed.words.size();
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    const TypeRows& rows = layout.types[t];
+    words += cuda.fused.lists[t].size() * (3 * static_cast<std::size_t>(rows.rows) + rows.further.size());
+  }
+  packed.words.reserve(words + words / 16);  // and the batches
+  ListPacker packer(plan, layout, *this);
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    lists.emplace_back();
+    if (layout.types[t].rows == 0) continue;
+    for (const RowList& list : cuda.fused.lists[t]) lists.back().push_back(packer.append(t, list));
+  }
+  for (std::size_t i = 0; i < cuda.fused.levels.size(); ++i) {
+    const auto& kernel = cuda.fused.levels[i];
+    if (!kernel || !whole || !cuda.hardware->runs_teams_together()) continue;
+    const Phase phase = i == 0 ? Phase::level : Phase::back_level;
+    const std::size_t first =
+        cuda.levels == Levels::together ? 0 : first_of_kernel(*kernel, plan, layout, phase, cuda.precision);
+    batches[i] = append_batches(plan, phase, first, layout, packed.words);
+  }
+}
 
 CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> plan,
                              std::shared_ptr<const CudaPlan> cuda, Layout layout, std::vector<Tensor> tensors,
-                             const Options& options, std::shared_ptr<MoreWords> words)
-    : Execution(device, plan, std::move(layout), std::move(tensors), options,
-                choices_for(*plan, *cuda, options.batch_rows == std::numeric_limits<Index>::max(), *words)),
+                             const Options& options)
+    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), options),
       cuda_(std::move(cuda)),
-      words_(std::move(words)) {}
+      words_(static_cast<const CudaMemory&>(*layout_.memory)) {}
 
 /// A graph is not divided, and neither are the batches of the kernel for levels.
 Index CudaExecution::stage_ends(Index batches_left) const {
   if (batches_left == batch_count()) return batches_left;
   if (cuda_->graphs != nullptr) return 0;
-  const MoreWords::Batches& kernel = words_->batches[number_of(Phase::back_level)];
+  const CudaMemory::Batches& kernel = words_.batches[number_of(Phase::back_level)];
   return kernel.count == 0 ? batches_left : std::min(batches_left, static_cast<Index>(kernel.first));
 }
 
@@ -206,7 +234,7 @@ void CudaExecution::run_stage(const std::vector<PhaseRows>& stage, const At& at)
   // A graph update cannot turn launches into a cooperative one, so the shape includes where the kernel for levels
   // begins.
   const std::size_t number = number_of(stage.front().phase);
-  const MoreWords::Batches& batches = words_->batches[number];
+  const CudaMemory::Batches& batches = words_.batches[number];
   const auto run_graph = [&] {
     const bool has_kernel = batches.count > 0 && cuda_->hardware->runs_teams_together();
     const std::size_t kernel_at = has_kernel ? batches.first + 1 : 0;
@@ -225,7 +253,7 @@ void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at
   bool has_run = false;
   for (const PhaseRows& rows : stage) {
     const std::size_t number = number_of(rows.phase);
-    const MoreWords::Batches& kernel = words_->batches[number];
+    const CudaMemory::Batches& kernel = words_.batches[number];
     const bool of_kernel = rows.batch >= static_cast<Index>(kernel.first) && kernel.count > 0;
     if (of_kernel && has_run) continue;
     if (!of_kernel || !cuda_->hardware->runs_teams_together()) {
@@ -245,7 +273,7 @@ void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at
 
 /// Passes the struct that LevelsPrinter declares for the kernel.
 void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
-  const MoreWords::Batches& batches = words_->batches[number];
+  const CudaMemory::Batches& batches = words_.batches[number];
   const LevelsKernel& kernel = *cuda_->fused.levels[number];
   std::vector<std::uint64_t> arguments = {static_cast<std::uint64_t>(elements()),
                                           reinterpret_cast<std::uint64_t>(data()),
@@ -308,7 +336,7 @@ void CudaExecution::add_arguments(const FusedKernel& kernel, const At& at, std::
     to.push_back(static_cast<std::uint64_t>(matrix.stride));
   }
   if (kernel.places.empty()) to.resize(to.size() + 2);
-  for (const std::size_t list : kernel.lists) to.push_back(words_->lists[at.type][list]);
+  for (const std::size_t list : kernel.lists) to.push_back(words_.lists[at.type][list]);
   if (kernel.lists.empty()) to.emplace_back();
 }
 

@@ -31,8 +31,12 @@ struct CudaPlan {
   std::array<std::size_t, 2> levels_function = {};  ///< the function's number, by number in FusedPlan::levels
 };
 
-/// Where the words begin that a minibatch adds to those copied to the device.
-struct MoreWords {
+/// Adds words for fused kernels to those that are copied to the device. Pure data.
+struct CudaMemory final : MinibatchMemory {
+  /// `whole`: batches are not divided.
+  CudaMemory(const Device& device, const Plan& plan, const CudaPlan& cuda, const Layout& layout, bool whole);
+
+  // Where the words begin:
   std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
   /// By number in FusedPlan::levels: the counters of the kernel's barrier, then the words of each batch; see levels.h.
   struct Batches {
@@ -46,15 +50,15 @@ struct MoreWords {
 /// Owns its resources; see Execution.
 class CudaExecution final : public Execution {
  public:
+  /// The layout's memory must be a CudaMemory.
   CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
-                Layout layout, std::vector<Tensor> tensors, const Options& options,
-                std::shared_ptr<MoreWords> words = std::make_shared<MoreWords>());
+                Layout layout, std::vector<Tensor> tensors, const Options& options);
 
  private:
   Index stage_ends(Index batches_left) const override;
   void run_stage(const std::vector<PhaseRows>& stage, const At& at) override;
   void run(const Segment& segment, const At& at) override;
-  /// The number of the phase's pass in FusedPlan::levels and MoreWords::batches.
+  /// The number of the phase's pass in FusedPlan::levels and CudaMemory::batches.
   static std::size_t number_of(Phase phase) { return phase < Phase::back_eager ? 0 : 1; }
   void run_levels(const std::vector<PhaseRows>& stage, const At& at);
   /// Throws TeamsRefused if the device refuses the kernel.
@@ -64,7 +68,7 @@ class CudaExecution final : public Execution {
   void run_products(const Segment& segment, const FusedPart& part, const At& at);
 
   const std::shared_ptr<const CudaPlan> cuda_;
-  const std::shared_ptr<const MoreWords> words_;
+  const CudaMemory& words_;  // the layout's
 };
 
 }  // namespace windrow::cuda

@@ -67,6 +67,10 @@ class GraphNetwork::GraphLearner final : public Learner {
   Loss differentiate(SampleNumbers numbers) override {
     return runner_.differentiate(graphs_of(numbers)).pending_loss();
   }
+  /// On the host, threads that lay out minibatches would lack in the computation.
+  void prepare(SampleNumbers numbers) override {
+    if (!network_.device_.on_host()) runner_.prepare(graphs_of(numbers));
+  }
   std::unique_ptr<Score> score() override {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
   }

@@ -129,6 +129,14 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
+/// Within the epoch: the order of the next one is not known.
+void Trainer::prepare_after(SampleNumbers minibatch, std::size_t most_samples, Learner& learner) const {
+  const std::size_t samples = std::min({most_samples - minibatch.size(), options_.minibatch, order_.size() - next_});
+  if (samples > 0 && !parallel_ && options_.micro_batches < 2) {
+    learner.prepare(SampleNumbers(order_).subspan(next_, samples));
+  }
+}
+
 std::vector<std::vector<std::size_t>> Trainer::own_places(SampleNumbers minibatch) const {
   std::vector<std::size_t> own(minibatch.size());
   std::iota(own.begin(), own.end(), std::size_t{0});
@@ -227,6 +235,7 @@ void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossS
     wait_for_room();
   }
   const SampleNumbers next = next_minibatch(most_samples);
+  prepare_after(next, most_samples, learner);
   Own own = differentiate(learner, next);
   take_step(own.samples, next.size());
   if (averages_ && !between_steps()) averages_->update();

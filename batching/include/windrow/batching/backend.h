@@ -17,7 +17,8 @@
 
 namespace windrow {
 
-/// A plan that a back end has lowered, for any number of minibatches. Used only by the thread that calls the runner.
+/// A plan that a back end has lowered, for any number of minibatches. Used by the thread that calls the runner; place()
+/// also by others.
 class LoweredPlan {
  public:
   virtual ~LoweredPlan() = default;
@@ -25,6 +26,9 @@ class LoweredPlan {
   /// By number of the tensor: whether a minibatch needs it. A derived tensor that is not needed gets no rows. By
   /// default, all tensors are needed.
   virtual std::vector<char> needed(const Layout& layout) const;
+  /// Makes the layout's memory, if that can be done before start(): Runner::prepare() calls it on a thread of the
+  /// engine. By default does nothing; start() is then given a layout without memory. `batch_rows`: see RunnerOptions.
+  virtual void place(Layout& layout, Index batch_rows) const;
   /// Makes an execution. Pushes no ops. `tensors` are those of the plan, and `needed` is what needed() returned.
   virtual std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char> needed,
                                            Execution::Options options) const = 0;

@@ -54,6 +54,7 @@ struct GroupedMinibatch;
 class Minibatch;
 struct MinibatchEnd;
 class Origins;
+struct Layout;
 class LayoutMemory;
 struct LayoutOptions;
 class StepClock;
@@ -101,6 +102,18 @@ class Runner {
   /// function has no loss, or uses an operator without a gradient.
   Minibatch differentiate(const Graphs& graphs, const GivenTensors& given = {},
                           std::source_location from = std::source_location::current());
+
+  /// Prepares a later call of differentiate() or run() without given tensors: an op of the host lays the minibatch out,
+  /// on a thread of the engine, and the call finds it done. Prepared minibatches are best computed in the order in
+  /// which they were prepared. The results are those without prepare(), except that the vertex types of the graphs
+  /// count as seen from now on. Worth it where the caller's time limits a device:
+  ///
+  ///   runner.prepare(next);
+  ///   runner.differentiate(current);
+  ///
+  /// Throws MisuseError for a graph of another vertex function.
+  enum class Call { differentiate, run };
+  void prepare(const Graphs& graphs, Call later = Call::differentiate);
 
   /// The first half of differentiate(), for functions whose outputs receive gradients from elsewhere: `outputs` names
   /// those outputs, and backward() is the second half. The minibatch keeps its memory until its last handle ends.
@@ -169,6 +182,10 @@ class Runner {
   std::shared_ptr<Execution> forward(InputGraphs::Pointers graphs, const GivenTensors& given, const Purpose& purpose,
                                      RowsOf rows, std::source_location from);
   void hold_back(std::source_location from);
+  struct Prepared;
+  bool is_prepared(InputGraphs::Pointers graphs) const;
+  Layout layout_of(InputGraphs::Pointers graphs, const Planned& planned, const LayoutOptions& options,
+                   const Purpose& purpose);
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
   void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;
@@ -185,11 +202,12 @@ class Runner {
   std::unique_ptr<ir::ProgramTypes> types_;  // of all graphs so far
   std::map<Purpose, Planned> plans_;         // cleared when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
-  std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
-  std::shared_ptr<StepClock> clock_;        // null unless steps are timed
-  std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
-  bool counts_minibatches_ = true;          // false for a lazy graph, which counts its minibatches itself
-  bool waits_for_more_ = false;             // set by a lazy graph when it recomputes: prefer fewer batches
+  std::shared_ptr<LayoutMemory> layouts_;           // of minibatches that have ended
+  std::deque<std::shared_ptr<Prepared>> prepared_;  // in the order of prepare()
+  std::shared_ptr<StepClock> clock_;                // null unless steps are timed
+  std::shared_ptr<const Origins> origins_;          // of the next minibatch; null if its errors name vertices
+  bool counts_minibatches_ = true;                  // false for a lazy graph, which counts its minibatches itself
+  bool waits_for_more_ = false;                     // set by a lazy graph when it recomputes: prefer fewer batches
   RunnerStats stats_;
 };
 

@@ -91,6 +91,7 @@ struct StepTimes {
 /// Counted when minibatches are scheduled and not when they run, except `times`.
 struct RunnerStats {
   std::int64_t minibatches = 0;
+  std::int64_t prepared = 0;  ///< of these, those that found what Runner::prepare() had made
   std::int64_t vertices = 0;
   std::int64_t batches = 0;  ///< fused runs of steps over rows of one vertex type; each part counts if a batch is cut
   std::int64_t kernels = 0;  ///< steps of batches; steps that are not heavy run tile by tile

@@ -133,6 +133,7 @@ class Trainer {
 
   void require_samples() const;
   SampleNumbers next_minibatch(std::size_t samples);
+  void prepare_after(SampleNumbers minibatch, std::size_t most_samples, Learner& learner) const;
   /// The places in a minibatch of the samples that this member computes, by micro-batch. If it has no samples, the only
   /// micro-batch is empty.
   std::vector<std::vector<std::size_t>> own_places(SampleNumbers minibatch) const;

@@ -211,6 +211,8 @@ class Learner {
   /// as one of Parameters::minibatches(). If samples are numbered, random draws depend on these numbers
   /// (Parameters::number_samples()).
   virtual Loss differentiate(SampleNumbers training) = 0;
+  /// Tells which minibatch follows that of the next differentiate(); see Runner::prepare(). By default does nothing.
+  virtual void prepare(SampleNumbers) {}
   [[deprecated("training is not scored")]] virtual void score_training() {}
   [[deprecated("training is not scored")]] virtual std::vector<Metric> training_metrics() { return {}; }
   /// A new score, which uses this learner and must end before it.

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "windrow/batching/internal/layout.h"
-#include "windrow/batching/internal/packed_layout.h"
+#include "windrow/batching/internal/minibatch_memory.h"
 #include "windrow/batching/internal/plan.h"
 #include "windrow/batching/runner.h"
 #include "windrow/memory/buffer.h"
@@ -74,14 +74,6 @@ struct PhaseRows {
   Index batch = -1;  ///< for a phase of levels: the number of its batch in the group's schedule
 };
 
-/// The memory of a minibatch, to which a back end adds words.
-struct Packing {
-  const Layout& layout;
-  const std::vector<Index>& offsets;  ///< of the regions, in elements from its beginning
-  Index elements;                     ///< the words follow them
-  PackedLayout& packed;
-};
-
 /// Owns the memory of the minibatch. Made by the runner and shared by the minibatch's ops; the last holder destroys it.
 ///
 /// The variable memory() stands for all values of the vertices: an op that reads it after the last stage sees
@@ -104,25 +96,12 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
     std::vector<Access> kept_gradients = {};           ///< reads of the gradients that it adds to
   };
-  enum class Ops : std::uint8_t { in_order, side_by_side };  ///< see above
-  /// Choices of a back end.
-  struct Choices {
-    Ops ops = Ops::in_order;
-    std::vector<char> needed = {};  ///< as LoweredPlan::needed() returned; empty for all tensors
-    // For back ends that compute segments themselves:
-    /// By type and number of the local: the rate of its rows if it needs memory. Plans without `fusion` have no locals.
-    std::vector<std::vector<std::optional<Rate>>> locals = {};
-    /// Whether steps gather by PackedLayout::children and consumers.
-    bool gathers = true;
-    /// Appends words to those that are copied to the device.
-    std::function<void(const Packing&)> pack = {};
-  };
+  using Ops = MinibatchMemory::Ops;  ///< see above
 
-  /// In order, the plan must have been made by options of options_for().
+  /// In order, the plan must have been made by options of options_for(). `needed`: as LoweredPlan::needed() returned;
+  /// empty for all tensors. Makes the layout's memory, unless it was made ahead.
   Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-            Options options, const Choices& choices);
-  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-            Options options);
+            Options options, Ops ops = Ops::in_order, std::vector<char> needed = {});
   virtual ~Execution();
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
@@ -211,10 +190,10 @@ class Execution : public std::enable_shared_from_this<Execution> {
   Matrix<const float> operand(const Place& place, const At& at) const;
   /// The word of `packed()` at that position, in the device's memory.
   const std::int32_t* word(std::size_t at) const { return words_ + at; }
-  const PackedLayout& packed() const { return packed_; }
+  const PackedLayout& packed() const { return placed_.packed; }
   /// The memory of the minibatch: elements(), with the regions, and then the words.
   float* data() const { return data_; }
-  Index elements() const { return elements_; }
+  Index elements() const { return placed_.elements; }
   /// The number of batches of the layout, which has one group.
   Index batch_count() const { return static_cast<Index>(layout_.batches.front().size()); }
 
@@ -241,11 +220,10 @@ class Execution : public std::enable_shared_from_this<Execution> {
   Var add_op_var();
 
   // Memory.
-  void place_values(const Choices& choices);
   void take_memory(Lane* lane);
   void clear_missing(Lane* lane) const;
   float* region(std::size_t type, std::size_t number) const {
-    return data_ + offsets_[plan_->types[type].first_region + number];
+    return data_ + placed_.offsets[plan_->types[type].first_region + number];
   }
   /// The rows of that rate that belong to a range of vertices of a type.
   Range range(std::size_t type, Rate rate, Range vertices) const;
@@ -273,14 +251,10 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::vector<char> adds_to_;
   const std::shared_ptr<MinibatchEnd> end_;
   const std::unique_ptr<RunnerNotes> notes_;
-  std::vector<Buffer> op_vars_;                    // without bytes: own the variables of add_op_var()
-  std::shared_ptr<Buffer> memory_;                 // with the values of all vertices, and in order with the words
-  std::vector<Index> offsets_;                     // in elements, by region of the plan; only set for types with rows
-  std::vector<std::vector<Index>> local_offsets_;  // in order: by type and number, in elements
-  Index elements_ = 0;                             // of all values; the words follow them in the buffer
-  Index losses_ = 0;                               // elements at the beginning, with all losses in arenas
-  PackedLayout packed_;                            // side by side: only gathers, and not in the buffer
-  const std::unique_ptr<Scratch> tiles_;           // side by side
+  std::vector<Buffer> op_vars_;           // without bytes: own the variables of add_op_var()
+  const MinibatchMemory& placed_;         // the layout's
+  const std::shared_ptr<Buffer> memory_;  // with the values of all vertices, and in order with the words
+  const std::unique_ptr<Scratch> tiles_;  // side by side
   // In order: poisoned if the losses of forward() are not finite; empty if memory() is.
   Var verdict_;
   // Written by take_memory():

@@ -84,10 +84,12 @@ struct LayoutOptions {
   struct Dropout {
     std::uint64_t seed = 0, minibatch = 0;
     std::vector<std::int32_t> samples = {};  ///< number of each graph; if empty, its place
+    friend bool operator==(const Dropout&, const Dropout&) = default;
   } dropout = {};
 };
 
 class LayoutMemory;
+struct MinibatchMemory;
 
 struct Layout {
   /// The rows of one batch of the schedule: contiguous rows of a type, which a group computes together.
@@ -103,6 +105,7 @@ struct Layout {
   std::vector<std::int32_t> first_vertex;                 // of each graph, counted through all of them
   std::vector<std::shared_ptr<const std::string>> names;  // of each graph; null for none
   std::vector<Index> gradient_rows;                       // by output: how many the gradient must have at least
+  std::shared_ptr<const MinibatchMemory> memory;          // null until it is made, by a lowered plan or an execution
 
   /// The graphs as input for a schedule, with the plan's types.
   static TypedGraph typed(std::span<const InputGraph* const> graphs, const Plan& plan);
