@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "windrow/ops/operators.h"
 
@@ -99,6 +100,22 @@ void find_copies(Plan& plan, const KernelTable<float>& kernels) {
     if (at == read.end() || *at != found->second.number) read.insert(at, found->second.number);
   });
   for (auto& [tensor, copy] : copies) plan.copies.push_back(std::move(copy));
+}
+
+Plan without_copies(Plan plan, const KernelTable<float>& kernels) {
+  find_copies(plan, kernels);
+  each_user(plan, [](Step& step, const Plan::Copy::User&) {
+    const Step::WithoutCopy other = std::exchange(step.without_copy, {});
+    if (other.op == nullptr) return;
+    step.op = other.op;
+    step.kernel = other.kernel;
+    step.in[1] = other.factor;
+  });
+  for (const Plan::Copy& copy : std::exchange(plan.copies, {})) {
+    plan.tensors[copy.tensor].rows = 0;
+    std::erase_if(plan.before, [&](const TensorStep& one) { return one.step.out.number == copy.tensor; });
+  }
+  return plan;
 }
 
 std::vector<char> needed_tensors(const Plan& plan, const Layout& layout) {

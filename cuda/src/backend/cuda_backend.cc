@@ -41,7 +41,7 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
-    plan = std::make_shared<const Plan>(with_kernels(*plan, device.kernels));
+    plan = std::make_shared<const Plan>(without_copies(with_kernels(*plan, device.kernels), device.kernels));
     auto made = std::make_shared<CudaPlan>();
     made->hardware = hardware_;
     made->levels = wanted_.levels;

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "windrow/ops/operators.h"
+
 namespace windrow::cuda {
 namespace {
 
@@ -362,6 +364,7 @@ void CudaExecution::run_products(const Segment& segment, const FusedPart& part, 
   const Products products{.x = x,
                           .y = operand(one.in[1], at),
                           .out = out,
+                          .y_transposed = one.op == &op::matmul_nt,
                           .add = one.write == Write::add,
                           .count = 2,
                           .x_step = further_x.data - x.data,

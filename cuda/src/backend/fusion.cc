@@ -46,13 +46,13 @@ bool overlap(const Place& a, const Place& b) {
 /// Whether two steps multiply different rows with the same matrix, so that one call can compute both. Shapes must be
 /// equal, and no result may overlap the other or be an operand.
 bool multiply_alike(const Step& one, const Step& other) {
-  const auto is_product = [](const Step& step) {
-    return step.does == Step::Does::kernel && step.op == &op::matmul && step.in[1].in == Place::In::tensor &&
-           step.in[0].in != Place::In::tensor && step.in[0].in != Place::In::pull;
+  const auto is_of_rows = [](const Step& step) {
+    return is_product(step) && step.in[1].in == Place::In::tensor && step.in[0].in != Place::In::tensor &&
+           step.in[0].in != Place::In::pull;
   };
   const auto alike = [](const Place& a, const Place& b) { return a.width == b.width && a.rate == b.rate; };
-  return is_product(one) && is_product(other) && one.write == other.write && one.rate == other.rate &&
-         one.in[1].number == other.in[1].number && one.in[1].column == other.in[1].column &&
+  return is_of_rows(one) && is_of_rows(other) && one.op == other.op && one.write == other.write &&
+         one.rate == other.rate && one.in[1].number == other.in[1].number && one.in[1].column == other.in[1].column &&
          alike(one.in[0], other.in[0]) && alike(one.out, other.out) && !overlap(one.out, other.out) &&
          !overlap(one.out, other.in[0]) && !overlap(one.in[0], other.out);
 }
@@ -170,6 +170,10 @@ class Fuser {
 };
 
 }  // namespace
+
+bool is_product(const Step& step) {
+  return step.does == Step::Does::kernel && (step.op == &op::matmul || step.op == &op::matmul_nt);
+}
 
 std::size_t words_of_argument(const FusedKernel& kernel) {
   return 5 + 2 * std::max<std::size_t>(kernel.places.size(), 1) + std::max<std::size_t>(kernel.lists.size(), 1);

@@ -37,6 +37,9 @@ struct RowList {
   friend bool operator==(const RowList&, const RowList&) = default;
 };
 
+/// Whether the step multiplies its rows by a matrix, or by a transposed one.
+bool is_product(const Step& step);
+
 /// How a segment is computed: parts in their order.
 struct FusedPart {
   enum class Does : std::uint8_t {

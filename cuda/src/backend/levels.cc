@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "backend/fusion.h"
 #include "windrow/ops/operators.h"
@@ -18,10 +19,9 @@ constexpr Index threads = 256, rows_of_thread = 4;
 constexpr std::size_t most_parts = 64;
 
 bool is_product_of_rows(const Step& step) {
-  return step.does == Step::Does::kernel && step.op == &op::matmul && !step.may_lack && step.indices.empty() &&
-         step.in[1].in == Place::In::tensor && step.in[0].in != Place::In::tensor &&
-         step.in[0].rate == Rate::vertices && step.out.rate == Rate::vertices && step.out.in != Place::In::nowhere &&
-         step.in[0].in != Place::In::nowhere;
+  return is_product(step) && !step.may_lack && step.indices.empty() && step.in[1].in == Place::In::tensor &&
+         step.in[0].in != Place::In::tensor && step.in[0].rate == Rate::vertices && step.out.rate == Rate::vertices &&
+         step.out.in != Place::In::nowhere && step.in[0].in != Place::In::nowhere;
 }
 
 class LevelsPrinter {
@@ -125,11 +125,14 @@ class LevelsPrinter {
   /// Where a team's columns of a product's matrix begin in shared memory: at a multiple of four.
   Index weights(std::size_t part) {
     const Step& step = *made_.parts[part].product;
-    const auto [found, is_new] = weights_.try_emplace({step.in[1].number, step.in[1].column, step.out.width}, floats_);
+    const bool transposed = step.op == &op::matmul_nt;
+    const auto [found, is_new] =
+        weights_.try_emplace({step.in[1].number, step.in[1].column, step.out.width, transposed}, floats_);
     if (!is_new) return found->second;
     const Index rows = step.in[0].width, columns = step.out.width / width_ * columns_;
-    loads_ += "  load_columns(shared + " + std::to_string(floats_) + ", a.part" + std::to_string(part) + ".y, " +
-              std::to_string(rows) + ", " + std::to_string(columns) + ", first);\n";
+    loads_ += std::string("  load_") + (transposed ? "rows" : "columns") + "(shared + " + std::to_string(floats_) +
+              ", a.part" + std::to_string(part) + ".y, " + std::to_string(rows) + ", " + std::to_string(columns) +
+              ", first);\n";
     floats_ += (rows * columns + 3) / 4 * 4;
     return found->second;
   }
@@ -190,8 +193,10 @@ class LevelsPrinter {
       if (part.product == nullptr) {
         code += "  " + fused_.kernels[part.number].name + "_accesses(a.part" + std::to_string(i) + ", to, add);\n";
       } else {
-        code += "  access(a.part" + std::to_string(i) + ".y, " + std::to_string(part.product->in[0].width) + ", 0, " +
-                std::to_string(part.product->out.width) + ", 0, to, add);\n";
+        Index rows = part.product->in[0].width, width = part.product->out.width;
+        if (part.product->op == &op::matmul_nt) std::swap(rows, width);
+        code += "  access(a.part" + std::to_string(i) + ".y, " + std::to_string(rows) + ", 0, " +
+                std::to_string(width) + ", 0, to, add);\n";
       }
     }
     code += "}\n#endif\n\n";
@@ -258,7 +263,7 @@ class LevelsPrinter {
   Index floats_ = 0;                          // of shared memory, with matrices
   Index most_ = 0;                            // the most columns of a product that a team owns
   std::string loads_;
-  std::map<std::tuple<std::size_t, Index, Index>, Index> weights_;  // by tensor, first column and width
+  std::map<std::tuple<std::size_t, Index, Index, bool>, Index> weights_;  // by tensor, first column, width, transposed
 };
 
 }  // namespace

@@ -73,6 +73,16 @@ static __device__ inline void load_columns(float* to, const Place& from, int row
     }
   });
 }
+// The same of a matrix that is stored transposed: row by row.
+template <class Columns>
+static __device__ inline void load_rows(float* to, const Place& from, int rows, int count, Columns columns) {
+  each_thread([&](int t) {
+    for (int i = t; i < rows * count; i += 256) {
+      const int row = i % rows, q = i / rows;
+      to[i] = columns.has(q) ? from.at[columns.column(q) * from.stride + row] : 0.0f;
+    }
+  });
+}
 // Four floats of shared or device memory, in one access where `whole`.
 static __device__ inline void load_four(const float* from, bool whole, float (&to)[4]) {
 #ifndef WINDROW_ON_HOST

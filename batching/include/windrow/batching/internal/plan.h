@@ -235,6 +235,9 @@ Plan make_plan(ir::Program program, const PlanOptions& options);
 /// The plan with kernels of this table. Throws MisuseError for an operator for which the table has no kernel; this
 /// includes op::spread_rows and op::gather_sum, which move values between vertices.
 Plan with_kernels(Plan plan, const KernelTable<float>& kernels);
+/// The plan without transposed copies of parameters that only products read: these multiply by op::matmul_nt instead.
+/// For devices whose products take as long either way.
+Plan without_copies(Plan plan, const KernelTable<float>& kernels);
 
 /// A readable description.
 std::string to_string(const Plan& plan);
