@@ -7,6 +7,7 @@
 
 #include "kernels.h"
 #include "queue.h"
+#include "ranges.h"
 
 namespace windrow::cuda {
 namespace {
@@ -205,6 +206,8 @@ constexpr Plugin plugin = {
     .device = [](int* device) -> int { return cudaGetDevice(device); },
     .set_device = [](int device) -> int { return cudaSetDevice(device); },
     .restore_device = restore_device,
+    .begin_range = begin_range,
+    .end_range = end_range,
     .take_error = []() -> int { return cudaGetLastError(); },
     .make_queue = make_queue,
     .stream = [](const Queue* queue) -> void* { return queue->stream; },

@@ -73,7 +73,9 @@ class CudaLane final : public Lane, public CapturingLane {
     note(work);
     const bool timed = timeline_.on() && !capturing_;
     if (timed) begin_timed(work);
+    cuda_.begin_range(work);
     const int error = function();
+    cuda_.end_range();
     if (error == teams_refused) cuda_.take_error();
     if (timed) end_timed();
     if (error != success) throw_error(work, error);

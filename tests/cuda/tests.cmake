@@ -33,6 +33,17 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_fake_cuda_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
+# A profiler for the tests, where the toolkit has the headers of NVTX.
+set(nvtx_headers ${CUDAToolkit_INCLUDE_DIRS})
+list(TRANSFORM nvtx_headers APPEND /nvtx3/nvToolsExt.h)
+foreach(header ${nvtx_headers})
+  if(EXISTS ${header} AND NOT TARGET windrow_test_profiler)
+    add_library(windrow_test_profiler MODULE cuda/nvtx.cc)
+    target_include_directories(windrow_test_profiler SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(windrow_test_profiler PRIVATE windrow_flags)
+  endif()
+endforeach()
+
 # Presets share the kernels that the compiler of the host makes.
 set(fake_cache ${PROJECT_BINARY_DIR}/fake-cuda-kernels)
 if(PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/build/[^/]+$" AND NOT WINDROW_SANITIZE STREQUAL "thread")

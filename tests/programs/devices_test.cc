@@ -93,6 +93,22 @@ TEST_F(DevicesOfPrograms, AreMeasured) {
   }
 }
 
+#ifdef WINDROW_TEST_PROFILER
+/// Each call is in a range of NVTX with the name of what it issues.
+TEST_F(DevicesOfPrograms, TellProfilersWhatTheyIssue) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  const std::string file = (folder / "ranges").string();
+  ::setenv("NVTX_INJECTION64_PATH", WINDROW_TEST_PROFILER, 1);
+  ::setenv("WINDROW_TEST_RANGES", file.c_str(), 1);
+  output("windrow train tree-lstm --samples 16 --epochs 1 --device cuda:0");
+  ::unsetenv("NVTX_INJECTION64_PATH");
+  ::unsetenv("WINDROW_TEST_RANGES");
+  const std::string ranges = "\n" + read_file(file);
+  for (const std::string name : {"upload", "download"}) expect_has(ranges, "\n" + name + "\n");
+  expect_lacks(ranges, "\n ");  // each ends before the next one begins
+}
+#endif
+
 /// Words of equally long pieces: `steps` of them a sample.
 TEST_F(DevicesOfPrograms, AreMeasuredWithFullMinibatchesAlone) {
   const std::string command =

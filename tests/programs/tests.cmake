@@ -17,9 +17,10 @@ windrow_test(
               WINDROW_COMPILER="${CMAKE_CXX_COMPILER}"
               WINDROW_OPS_FLAGS="${ops_flags} -ldnnl -lgomp -lhwy -ltbb -pthread"
               ${fake_plugin} ${fake_nccl_plugin} WINDROW_MPIRUN="${MPIEXEC_EXECUTABLE}"
-              $<$<TARGET_EXISTS:windrow_mpi_plugin>:WINDROW_WITH_MPI>)
+              $<$<TARGET_EXISTS:windrow_mpi_plugin>:WINDROW_WITH_MPI>
+              $<$<TARGET_EXISTS:windrow_test_profiler>:WINDROW_TEST_PROFILER="$<TARGET_FILE:windrow_test_profiler>">)
 add_dependencies(programs_test windrow windrow-perf windrow_no_work)
-foreach(plug_in windrow_mpi_plugin windrow_fake_cuda_plugin windrow_fake_nccl_plugin)
+foreach(plug_in windrow_mpi_plugin windrow_fake_cuda_plugin windrow_fake_nccl_plugin windrow_test_profiler)
   if(TARGET ${plug_in})
     add_dependencies(programs_test ${plug_in})
   endif()
