@@ -71,6 +71,8 @@ struct KernelEntry {
   int (*run)(const KernelCall<float>& call, const Queue& queue) = nullptr;
   /// Null if the kernel needs no workspace.
   std::size_t (*workspace)(const KernelCall<float>& call) = nullptr;
+  /// Runs calls that do not depend on each other, in one launch if there are not too many. Null: one by one.
+  int (*run_each)(const KernelCall<float>* calls, std::size_t count, const Queue& queue) = nullptr;
 };
 
 /// How products round their operands. Their sums are always in float32.
@@ -85,7 +87,7 @@ struct QueueOptions {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: any; but only one
 /// thread at a time may issue work on a queue.
 struct Plugin {
-  static constexpr int current_version = 7;
+  static constexpr int current_version = 8;
   /// Version of this table. It must stay the first member.
   int version;
 
@@ -102,6 +104,9 @@ struct Plugin {
   /// The same, but does nothing if no code uses that device yet: the thread had not chosen it, and the call would
   /// create its context.
   int (*restore_device)(int device);
+  /// Begins a range of the calling thread in NVIDIA's profilers, and ends the last one. They do nothing without one.
+  void (*begin_range)(const char* name);
+  void (*end_range)();
   /// Returns the error of the last call on this thread, and resets it unless the device is lost.
   int (*take_error)();
 

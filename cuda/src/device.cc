@@ -1,5 +1,6 @@
 #include "windrow/cuda/device.h"
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -53,6 +54,12 @@ void run(const KernelCall<float>& call) {
   lane.issue(entry.op, [&] { return entry.run(call, *lane.queue()); });
 }
 
+void run_each(std::span<const KernelCall<float>> calls) {
+  const KernelEntry& entry = entry_of(*calls.front().op);
+  CudaLane& lane = CudaLane::of(calls.front().lane, entry.op);
+  lane.issue(entry.op, [&] { return entry.run_each(calls.data(), calls.size(), *lane.queue()); });
+}
+
 std::size_t workspace(const KernelCall<float>& call) { return entry_of(*call.op).workspace(call); }
 
 /// The kernels of all operators of operators.h.
@@ -60,7 +67,10 @@ const KernelTable<float>& kernels() {
   static const KernelTable<float> table = [] {
     KernelTable<float> made;
     for (const Operator* op : op::all()) {
-      made.add(*op, entry_of(*op).workspace == nullptr ? Kernel<float>(run) : Kernel<float>(run, workspace));
+      const KernelEntry& entry = entry_of(*op);
+      Kernel<float> kernel(run, entry.workspace == nullptr ? nullptr : workspace);
+      if (entry.run_each != nullptr) kernel.run_each = run_each;
+      made.add(*op, kernel);
     }
     return made;
   }();

@@ -40,6 +40,13 @@ struct Launch {
     if (lane != expected) {
       throw MisuseError(std::string(op->name.text()) + ": computed by an op of another lane; expected the device's");
     }
+    with_call(lane, [&](const KernelCall<float>& call) {
+      lane == nullptr ? run_in_pieces(*op, kernel, call, *memory) : kernel(call, *memory);
+    });
+  }
+  /// Calls use(call); the call is valid in it.
+  template <class Use>
+  void with_call(Lane* lane, const Use& use) const {
     const InlineArray<Matrix<const float>> inputs(in.size(), [&](std::size_t k) { return in[k].read(lane); });
     const InlineArray<Matrix<const std::int32_t>> index_inputs(indices.size(),
                                                                [&](std::size_t k) { return indices[k].read(lane); });
@@ -52,7 +59,26 @@ struct Launch {
                                  .op = op,
                                  .lane = lane,
                                  .states = updated};
-    lane == nullptr ? run_in_pieces(*op, kernel, call, *memory) : kernel(call, *memory);
+    use(call);
+  }
+};
+
+/// The function of an op that computes several applications by one call of the kernel.
+struct LaunchOfEach {
+  std::vector<Launch> all;
+
+  void operator()(OpContext& context) const {
+    std::vector<KernelCall<float>> calls;
+    calls.reserve(all.size());
+    issue(context.lane(), calls);
+  }
+  /// The calls refer to arrays on the stack, so each application is within the one before.
+  void issue(Lane* lane, std::vector<KernelCall<float>>& calls) const {
+    if (calls.size() == all.size()) return all.front().kernel.run_each(calls);
+    all[calls.size()].with_call(lane, [&](const KernelCall<float>& call) {
+      calls.push_back(call);
+      issue(lane, calls);
+    });
   }
 };
 
@@ -190,6 +216,26 @@ void apply(const Device& device, const Operator& op, const Operands& operands, c
            std::source_location pushed_at) {
   require_fit(device, op, operands, out);
   launch(device, op, operands, out, pushed_at);
+}
+
+void apply_each(const Device& device, const Operator& op, const std::vector<Applied>& all,
+                std::source_location pushed_at) {
+  for (const Applied& one : all) require_fit(device, op, one.operands, one.out);
+  const bool at_once =
+      all.size() > 1 && !device.on_host() && device.kernels.find(op).run_each != nullptr && Recorder::here() == nullptr;
+  if (!at_once) {
+    for (const Applied& one : all) launch(device, op, one.operands, one.out, pushed_at);
+    return;
+  }
+  std::vector<Access> accesses;
+  LaunchOfEach launches;
+  for (const Applied& one : all) {
+    const InlineArray<Access> of_one = accesses_of(one.operands, one.out);
+    const std::span<const Access> more = of_one;
+    accesses.insert(accesses.end(), more.begin(), more.end());
+    launches.all.push_back(launch_of(device, op, one.operands, one.out));
+  }
+  device.engine->push(std::move(launches), accesses, {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
 }
 
 Prepared prepare(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {

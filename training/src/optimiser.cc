@@ -187,11 +187,13 @@ class Optimiser::Impl {
     const double scale = 1 / static_cast<double>(std::exchange(samples_, 0));
     const Tensor numbers = limited(push_numbers(scale, changed, from), scale, changed, from);
     collected_ = 0;
+    std::vector<OptimiserStates::Step> steps;
     for (std::size_t i = 0; i < changed.size(); ++i) {
       const auto row = static_cast<Index>(i);
       if (!updates(changed[i].number)) continue;
-      states_.step(changed[i].number, changed[i].gradient, numbers.row_range(row, row + 1), from);
+      steps.push_back({changed[i].number, changed[i].gradient, numbers.row_range(row, row + 1)});
     }
+    states_.step(steps, from);
     if (shards_) share(changed, from);
   }
 

@@ -6,7 +6,6 @@
 
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
-#include "windrow/ops/apply.h"
 #include "windrow/ops/static.h"
 
 namespace windrow {
@@ -74,20 +73,32 @@ void OptimiserStates::drop(std::size_t number) {
   of = {.by_rows = of.by_rows};
 }
 
-void OptimiserStates::step(std::size_t number, const Gradient& gradient, const Tensor& numbers,
-                           std::source_location from) const {
+void OptimiserStates::step(const std::vector<Step>& steps, std::source_location from) const {
+  std::vector<Applied> whole;
+  for (const Step& step : steps) {
+    const auto& [number, gradient, numbers] = step;
+    const Kept& of = kept_[number];
+    Operands operands{.in = {gradient.all ? *gradient.all : gradient.rows.front().rows, numbers},
+                      .write = Write::add,
+                      .states = of.states};
+    if (gradient.all && !of.by_rows) {
+      whole.push_back({std::move(operands), parameters_.value(parameters_[number])});
+    } else {
+      step_by_rows(step, std::move(operands), from);
+    }
+  }
+  apply_each(parameters_.device(), *method_.step, whole, from);
+}
+
+void OptimiserStates::step_by_rows(const Step& step, Operands operands, std::source_location from) const {
   const Device& device = parameters_.device();
-  const Kept& of = kept_[number];
-  const Tensor& value = parameters_.value(parameters_[number]);
-  Operands operands{.in = {gradient.all ? *gradient.all : gradient.rows.front().rows, numbers},
-                    .write = Write::add,
-                    .states = of.states};
-  if (gradient.all && !of.by_rows) return apply(device, *method_.step, operands, value, from);
-  operands.indices = {gradient.all ? *of.all_rows : gradient.rows.front().of};
+  const Kept& of = kept_[step.number];
+  const Tensor& value = parameters_.value(parameters_[step.number]);
+  operands.indices = {step.gradient.all ? *of.all_rows : step.gradient.rows.front().of};
   operands.attributes = op::to_rows(Rows::count(value.rows()));
   if (of.by_rows) {
     apply(device, op::count_step_rows,
-          {.in = {numbers}, .indices = operands.indices, .attributes = operands.attributes, .write = Write::add},
+          {.in = {step.numbers}, .indices = operands.indices, .attributes = operands.attributes, .write = Write::add},
           *of.row_steps, from);
     operands.in.push_back(*of.row_steps);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "windrow/memory/buffer.h"
+#include "windrow/ops/apply.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -50,8 +51,14 @@ class OptimiserStates {
   void make(std::size_t number);
   void drop(std::size_t number);
 
-  /// Pushes the op that changes a parameter. Precondition: make() was called.
-  void step(std::size_t number, const Gradient& gradient, const Tensor& numbers, std::source_location from) const;
+  /// A step of a parameter. Precondition: make() was called.
+  struct Step {
+    std::size_t number;
+    const Gradient& gradient;
+    Tensor numbers;
+  };
+  /// Pushes the ops that take the steps, of different parameters.
+  void step(const std::vector<Step>& steps, std::source_location from) const;
 
   /// By parameter; last the steps of its rows, if they are counted.
   std::vector<std::vector<Tensor>> all() const;
@@ -72,6 +79,7 @@ class OptimiserStates {
 
   bool counts_rows() const { return method_.step_rows != nullptr && method_.step_rows->inputs == 3; }
   std::string prefix(std::size_t k) const;
+  void step_by_rows(const Step& step, Operands operands, std::source_location from) const;
   Kept& kept(std::size_t number);
 
   const Parameters& parameters_;

@@ -1,4 +1,5 @@
 // The kernels of training steps.
+#include <algorithm>
 #include <cmath>
 
 #include "step_numbers.h"
@@ -107,6 +108,22 @@ struct TrainingStep {
   void accesses(Accesses& to) const { to.all(x, numbers, changed); }
 };
 
+/// The steps of several parameters.
+template <class Rule>
+struct TrainingSteps {
+  static constexpr const char* name = Rule::name;
+  static constexpr std::size_t most = 16;  // so that they fit into the arguments of a kernel
+  std::size_t count;
+  TrainingStep<Rule> steps[most];
+
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
+    for (std::size_t k = 0; k < count; ++k) steps[k](team);
+  }
+  void accesses(Accesses& to) const {
+    for (std::size_t k = 0; k < count; ++k) steps[k].accesses(to);
+  }
+};
+
 /// If bad indices name one row more than once, only the first one counts.
 template <class Rule>
 struct TrainingStepOfRows {
@@ -158,12 +175,33 @@ struct CountStepRows {
 };
 
 template <class Rule>
-int run_step(const Call& call, const Queue& queue) {
+TrainingStep<Rule> step_of_call(const Call& call) {
   bool dense = call.out.dense() && call.in[0].dense();
   for (const Out& state : call.states) dense = dense && state.dense();
   TrainingStep<Rule> step{flat(call.in[0], dense), {call.in[1].data}, {flat(call.out, dense), {}}};
   for (int s = 0; s < Rule::states; ++s) step.changed.states[s] = flat(call.states[static_cast<std::size_t>(s)], dense);
+  return step;
+}
+
+template <class Rule>
+int run_step(const Call& call, const Queue& queue) {
+  const TrainingStep<Rule> step = step_of_call<Rule>(call);
   return launch(queue, shape_for_elements(queue, step.x.rows * step.x.width), step);
+}
+
+template <class Rule>
+int run_steps(const Call* calls, std::size_t count, const Queue& queue) {
+  TrainingSteps<Rule> steps;
+  for (std::size_t done = 0; done < count; done += steps.count) {
+    steps.count = std::min(count - done, steps.most);
+    Index elements = 0;
+    for (std::size_t k = 0; k < steps.count; ++k) {
+      steps.steps[k] = step_of_call<Rule>(calls[done + k]);
+      elements = std::max(elements, steps.steps[k].x.rows * steps.steps[k].x.width);
+    }
+    if (const int error = launch(queue, shape_for_elements(queue, elements), steps); error != success) return error;
+  }
+  return success;
 }
 
 template <class Rule>
@@ -175,7 +213,7 @@ int run_step_rows(const Call& call, const Queue& queue) {
 }
 
 template <class Rule>
-constexpr KernelEntry step_of = {Rule::name, run_step<Rule>};
+constexpr KernelEntry step_of = {Rule::name, run_step<Rule>, nullptr, run_steps<Rule>};
 template <class Rule>
 constexpr KernelEntry step_of_rows = {Rule::name_of_rows, run_step_rows<Rule>};
 

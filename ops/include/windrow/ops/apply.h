@@ -49,6 +49,17 @@ void apply(const Device& device, const Operator& op, const Operands& operands, c
 Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
 
+/// One of several applications.
+struct Applied {
+  Operands operands;
+  Tensor out;
+};
+/// Applies an operator to each; no application may use what another one writes. On a device whose kernel computes
+/// several at once, one op does so, and fails as a whole. Elsewhere each is an op. Throws as apply() does, before it
+/// pushes anything.
+void apply_each(const Device& device, const Operator& op, const std::vector<Applied>& all,
+                std::source_location pushed_at = std::source_location::current());
+
 /// For ops that do more than one application: the accesses that apply() would push, and the function to call once they
 /// are granted. Its argument is the op's ordered lane, OpContext::lane(). The op must be pushed to the device's lane.
 struct Prepared {

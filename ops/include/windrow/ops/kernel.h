@@ -52,6 +52,8 @@ struct Kernel {
   using Run = void (*)(const KernelCall<Real>& call);
   /// Returns the size of the workspace in bytes. Sees shapes and attributes; pointers to elements are null.
   using Workspace = std::size_t (*)(const KernelCall<Real>& call);
+  /// Computes calls of one operator that do not depend on each other, at once.
+  using RunEach = void (*)(std::span<const KernelCall<Real>> calls);
 
   Kernel() = default;
   Kernel(Run function, Workspace bytes = nullptr) : run(function), workspace(bytes) {}
@@ -71,6 +73,7 @@ struct Kernel {
 
   Run run = nullptr;
   Workspace workspace = nullptr;
+  RunEach run_each = nullptr;  ///< null if several calls gain nothing by it; only for kernels without a workspace
 
  private:
   void run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const;
