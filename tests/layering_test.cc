@@ -29,7 +29,7 @@ const std::map<std::string, Allowed> layers = {
     {"cuda",
      {.rooms = {"engine", "memory", "ops", "batching"},
       .libraries = {"cublas_v2.h", "cuda.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "nvrtc.h",
-                    "unistd.h"}}},
+                    "nvtx3", "unistd.h"}}},
     {"models",
      {.rooms = {"engine", "memory", "ops", "batching", "training", "cuda", "comm"},
       .libraries = {"CLI", "dnnl.h", "execinfo.h", "fcntl.h", "malloc.h", "sys", "unistd.h", "zlib.h"}}},
