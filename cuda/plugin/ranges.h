@@ -1,5 +1,5 @@
-// Ranges of the host's threads that NVIDIA's profilers show, by NVTX, which is headers only. A profiler answers its calls;
-// without one, or without the headers, they do nothing.
+// Ranges of the host's threads that NVIDIA's profilers show, by NVTX, which is headers only. A profiler answers its
+// calls; without one, or without the headers, they do nothing.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)

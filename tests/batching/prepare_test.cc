@@ -123,10 +123,29 @@ TEST(PreparedMinibatches, ShareTheContentsOfGraphsThatEnd) {
   EXPECT_EQ(s.runner.stats().prepared, 1);
 }
 
-TEST(PreparedMinibatches, RefuseGraphsOfOthers) {
+TEST(PreparedMinibatches, AreNoneOfFunctionsThatPullGivenRows) {
+  OnHost s;
+  const VertexFunction function("given", {}, [](Vertex& v) { v.loss(row_sum(v.pull_row("features", 2))); });
+  Runner runner(s.host, function, s.parameters);
+  const Graphs graphs(function, {leaves(3)});
+  runner.prepare(graphs.pointers);
+  const Tensor features = s.tensor({1, 2, 3, 4, 5, 6}, 2);
+  EXPECT_EQ(runner.differentiate(graphs.pointers, {{"features", {features}}}).loss(), 21);
+  EXPECT_EQ(runner.stats().prepared, 0);
+}
+
+TEST(PreparedMinibatches, RefuseWhatTheCallRefuses) {
   Ahead s, other;
   EXPECT_EQ(error_of<MisuseError>([&] { s.runner.prepare(other.all.pointers); }),
             "ahead: sample 0: a graph of another vertex function; expected graphs made for this one");
+  const VertexFunction function("no_loss", {}, [](Vertex& v) { v.push("x", v.pull("x", 1)); });
+  Runner runner(s.host, function, s.parameters);
+  const Graphs graphs(function, {leaves(1, {1})});
+  EXPECT_EQ(error_of<MisuseError>([&] { runner.prepare(graphs.pointers); }),
+            error_of<MisuseError>([&] { runner.differentiate(graphs.pointers); }));
+  runner.prepare(graphs.pointers, Runner::Call::run);
+  EXPECT_EQ(runner.run(graphs.pointers).output("x").get(), Floats{1});
+  EXPECT_EQ(runner.stats().prepared, 1);
 }
 
 }  // namespace

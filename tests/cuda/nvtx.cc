@@ -1,5 +1,5 @@
-// What NVTX opens in place of a profiler (NVTX_INJECTION64_PATH): writes the ranges of domain "windrow" to the file that
-// WINDROW_TEST_RANGES names, one a line, after as many blanks as ranges enclose it.
+// What NVTX opens in place of a profiler (NVTX_INJECTION64_PATH): writes the ranges of domain "windrow" to the file
+// that WINDROW_TEST_RANGES names, one a line, after as many blanks as ranges enclose it.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>

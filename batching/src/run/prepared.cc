@@ -46,6 +46,7 @@ bool draws_dropout(const Plan& plan) {
 void Runner::prepare(const Graphs& all, Call later) {
   const InputGraphs::Pointers graphs = all.pointers();
   require_own(graphs);
+  if (!function_.function_->tensors.empty()) return;  // the rows that vertices pull are not known
   const bool training = later == Call::differentiate;
   const Planned& planned = plan_for(graphs, {.training = training});
   LayoutOptions options = layout_options();
@@ -66,8 +67,7 @@ void Runner::prepare(const Graphs& all, Call later) {
           Layout layout = Layout::make(made->pointers, *made->lowered->plan(), made->options, *memory);
           made->lowered->place(layout, batch_rows);
           made->layout = std::move(layout);
-        } catch (const Error&) {
-        } catch (const std::bad_alloc&) {
+        } catch (...) {
         }
         made->ns = nanoseconds_since(began);
       },
@@ -95,7 +95,10 @@ Layout Runner::layout_of(InputGraphs::Pointers graphs, const Planned& planned, c
   if (found != prepared_.end()) {
     const std::shared_ptr<Prepared> prepared = *found;
     prepared_.erase(prepared_.begin(), found + 1);
-    device_.engine->wait(prepared->done.var());
+    try {
+      device_.engine->wait(prepared->done.var());
+    } catch (const OpError&) {  // it was cancelled
+    }
     if (prepared->layout) {
       stats_.schedule_ns += prepared->ns;
       ++stats_.prepared;

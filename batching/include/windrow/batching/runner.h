@@ -103,15 +103,16 @@ class Runner {
   Minibatch differentiate(const Graphs& graphs, const GivenTensors& given = {},
                           std::source_location from = std::source_location::current());
 
-  /// Prepares a later call of differentiate() or run() without given tensors: an op of the host lays the minibatch out,
-  /// on a thread of the engine, and the call finds it done. Prepared minibatches are best computed in the order in
-  /// which they were prepared. The results are those without prepare(), except that the vertex types of the graphs
-  /// count as seen from now on. Worth it where the caller's time limits a device:
+  /// Prepares a later call of differentiate() or run(): an op of the host lays the minibatch out, on a thread of the
+  /// engine, and the call finds it done. Prepared minibatches are best computed in the order in which they were
+  /// prepared; the last eight are kept. The results are those without prepare(), except that the vertex types of the
+  /// graphs count as seen from now on. Does nothing for functions that pull rows of given tensors. Worth it where the
+  /// caller's time limits a device:
   ///
   ///   runner.prepare(next);
   ///   runner.differentiate(current);
   ///
-  /// Throws MisuseError for a graph of another vertex function.
+  /// Throws MisuseError as that call does.
   enum class Call { differentiate, run };
   void prepare(const Graphs& graphs, Call later = Call::differentiate);
 
