@@ -15,10 +15,6 @@ class Lowered final : public LoweredPlan {
   std::vector<char> needed(const Layout& layout) const override {
     return ops_ == Ops::side_by_side ? needed_tensors(*plan_, layout) : LoweredPlan::needed(layout);
   }
-  void place(Layout& layout, Index) const override {
-    layout.memory =
-        std::make_shared<const MinibatchMemory>(device_, *plan_, layout, MinibatchMemory::Choices{.ops = ops_});
-  }
   std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char> needed,
                                    Execution::Options options) const override {
     return std::make_shared<Execution>(device_, plan_, std::move(layout), std::move(tensors), std::move(options), ops_,

@@ -100,7 +100,6 @@ void Layout::Maker::begin() {
   layout_.groups = layout_.vertices = 0;
   layout_.first_vertex.clear();
   layout_.names.clear();
-  layout_.memory = nullptr;
   layout_.gradient_rows.assign(plan_.program.function->outputs.size(), 0);
   layout_.types.resize(plan_.types.size());
   for (TypeRows& type : layout_.types) {

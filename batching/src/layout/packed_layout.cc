@@ -17,15 +17,6 @@ PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, const Content
       children(plan.types.size()),
       consumers(plan.types.size()),
       pairs(plan.types.size()) {
-  std::size_t most = 0;  // of columns, each of which may have segments
-  const auto count = [&](const auto& columns) {
-    for (const auto& column : columns) most += 5 * column.elements.size();
-  };
-  for (std::size_t t = 0; t < plan.types.size() && contents.columns; ++t) {
-    count(layout.types[t].indices);
-    count(layout.types[t].values);
-  }
-  words.reserve(most);
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (contents.columns) pack_columns(layout.types[t], t);
     if (contents.gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);

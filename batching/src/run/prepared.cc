@@ -15,7 +15,6 @@ namespace windrow {
 /// Shared by the runner and the op that lays the minibatch out.
 struct Runner::Prepared {
   std::vector<InputGraph> graphs;  // copies, which share the contents
-  std::vector<const InputGraph*> pointers;
   bool training;
   std::shared_ptr<const LoweredPlan> lowered;
   LayoutOptions options;
@@ -52,19 +51,19 @@ void Runner::prepare(const Graphs& all, Call later) {
   LayoutOptions options = layout_options();
   if (training && counts_minibatches_) options.dropout = parameters_->later_dropout(prepared_.size());
   const auto made = std::make_shared<Prepared>(Prepared{.graphs = {},
-                                                        .pointers = {},
                                                         .training = training,
                                                         .lowered = planned.lowered,
                                                         .options = std::move(options),
                                                         .done = owned_var(device_.engine, "prepared minibatch")});
   made->graphs.reserve(graphs.size());
-  for (const InputGraph* graph : graphs) made->pointers.push_back(&made->graphs.emplace_back(*graph));
+  for (const InputGraph* graph : graphs) made->graphs.push_back(*graph);
   // If it fails, the call that needs the layout makes it again, and throws.
   device_.engine->push(
       [made, memory = layouts_, batch_rows = options_.batch_rows] {
         const auto began = std::chrono::steady_clock::now();
         try {
-          Layout layout = Layout::make(made->pointers, *made->lowered->plan(), made->options, *memory);
+          Layout layout =
+              Layout::make(InputGraphs(made->graphs).pointers(), *made->lowered->plan(), made->options, *memory);
           made->lowered->place(layout, batch_rows);
           made->layout = std::move(layout);
         } catch (...) {
