@@ -73,7 +73,7 @@ const KernelEntry* kernel(const char* op) {
   if (is_new) {
     found->second = {found->first.c_str(), [](const KernelCall<float>&, const Queue&) -> int { return issue(); },
                      nullptr};
-    if (found->first.ends_with("_step")) {  // as in the plug-in
+    if (found->first.ends_with("_step") || found->first == "column_sum") {  // as in the plug-in
       found->second.run_each = [](const KernelCall<float>*, std::size_t, const Queue&) -> int { return issue(); };
     }
   }

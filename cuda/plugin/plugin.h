@@ -71,7 +71,7 @@ struct KernelEntry {
   int (*run)(const KernelCall<float>& call, const Queue& queue) = nullptr;
   /// Null if the kernel needs no workspace.
   std::size_t (*workspace)(const KernelCall<float>& call) = nullptr;
-  /// Runs calls that do not depend on each other, in one launch if there are not too many. Null: one by one.
+  /// Runs calls as Kernel::RunEach does, with few launches. Null: one by one.
   int (*run_each)(const KernelCall<float>* calls, std::size_t count, const Queue& queue) = nullptr;
 };
 

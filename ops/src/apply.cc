@@ -74,7 +74,7 @@ struct LaunchOfEach {
   }
   /// The calls refer to arrays on the stack, so each application is within the one before.
   void issue(Lane* lane, std::vector<KernelCall<float>>& calls) const {
-    if (calls.size() == all.size()) return all.front().kernel.run_each(calls);
+    if (calls.size() == all.size()) return all.front().kernel.each(calls, *all.front().memory);
     all[calls.size()].with_call(lane, [&](const KernelCall<float>& call) {
       calls.push_back(call);
       issue(lane, calls);

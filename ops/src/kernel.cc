@@ -20,10 +20,8 @@ std::vector<Matrix<T>> shapes_of(std::span<const Matrix<T>> matrices) {
 
 }  // namespace
 
-/// On a device, the lane that orders the memory runs later uses of the workspace after the kernel, so the workspace is
-/// freed as soon as the kernel is issued. A kernel on another lane gets a workspace that only this lane uses.
 template <class Real>
-void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
+std::size_t Kernel<Real>::workspace_bytes(const KernelCall<Real>& call) const {
   const auto in = shapes_of(call.in);
   const auto indices = shapes_of(call.indices);
   const auto states = shapes_of(call.states);
@@ -32,18 +30,44 @@ void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& m
   shapes.indices = indices;
   shapes.states = states;
   shapes.out.data = nullptr;
-  const std::size_t bytes = workspace(shapes);
-  KernelCall<Real> whole = call;
-  whole.workspace = call.lane == nullptr ? nullptr : memory.workspace_beside(call.lane, bytes);
-  if (whole.workspace != nullptr) return run(whole);
-  if (KeptWorkspaces* const kept = KeepWorkspaces::here()) {
-    whole.workspace = kept->add(memory, bytes);
-    return run(whole);
-  }
+  return workspace(shapes);
+}
+
+/// On a device, the lane that orders the memory runs later uses of the workspace after the kernel, so the workspace is
+/// freed as soon as the kernel is issued. A kernel on another lane gets a workspace that only this lane uses.
+template <class Real>
+template <class Use>
+void Kernel<Real>::with_workspace(Lane* lane, std::size_t bytes, Allocator& memory, const Use& use) {
+  std::byte* const beside = lane == nullptr ? nullptr : memory.workspace_beside(lane, bytes);
+  if (beside != nullptr) return use(beside);
+  if (KeptWorkspaces* const kept = KeepWorkspaces::here()) return use(kept->add(memory, bytes));
   const auto free = [&](std::byte* start) { memory.deallocate(start, bytes); };
   const std::unique_ptr<std::byte, decltype(free)> held(memory.allocate(bytes), free);
-  whole.workspace = held.get();
-  run(whole);
+  use(held.get());
+}
+
+template <class Real>
+void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
+  with_workspace(call.lane, workspace_bytes(call), memory, [&](std::byte* start) {
+    KernelCall<Real> whole = call;
+    whole.workspace = start;
+    run(whole);
+  });
+}
+
+template <class Real>
+void Kernel<Real>::each(std::span<KernelCall<Real>> calls, Allocator& memory) const {
+  if (run_each == nullptr || calls.size() < 2) {
+    for (const KernelCall<Real>& call : calls) (*this)(call, memory);
+    return;
+  }
+  if (workspace == nullptr) return run_each(calls);
+  std::vector<std::size_t> ends = {0};
+  for (const KernelCall<Real>& call : calls) ends.push_back(ends.back() + aligned_size(workspace_bytes(call)));
+  with_workspace(calls.front().lane, ends.back(), memory, [&](std::byte* start) {
+    for (std::size_t i = 0; i < calls.size(); ++i) calls[i].workspace = start + ends[i];
+    run_each(calls);
+  });
 }
 
 /// The position of the operator's entry, or the position at which to insert it.

@@ -177,52 +177,6 @@ TEST_P(KernelsOnDevice, LimitsTheNormOfManyLargeGradients) {
 }
 
 /// Squares that no float holds, in one kernel and in several bands; and steps by such gradients.
-/// More than a launch takes, of shapes with and without gaps between their rows.
-TEST_P(KernelsOnDevice, AppliesAnOperatorToSeveralTensorsAsToEach) {
-  constexpr Index count = 37;
-  const Operator* const steps[] = {&op::sgd_step, &op::momentum_step, &op::adagrad_step, &op::rmsprop_step,
-                                   &op::adam_step};
-  for (const Operator* const step : steps) {
-    SCOPED_TRACE(step->name.text());
-    const StepNumbers numbers{.rate = 0.1f, .scale = 0.5f, .most = 3, .first = 0.9f, .second = 0.99f, .epsilon = 1e-3f};
-    const Tensor rows = filled(device, count, StepNumbers::count, 0);
-    std::vector<float> all;
-    for (Index k = 0; k < count; ++k) {
-      StepNumbers one = numbers;
-      one.scale = k == 5 ? 0 : 1 / static_cast<float>(k + 1);
-      all.insert(all.end(), one.begin(), one.begin() + StepNumbers::count);
-    }
-    rows.set(all);
-    std::vector<Tensor> one_by_one, at_once;
-    std::vector<windrow::Applied> applied;
-    for (std::vector<Tensor>* const of : {&one_by_one, &at_once}) {
-      for (Index k = 0; k < count; ++k) {
-        const Index height = k % 4, width = 1 + k * k % 50;
-        const Tensor gradient = filled(device, height, width, 0.3f + static_cast<float>(k));
-        Operands operands{.in = {gradient, rows.row_range(k, k + 1)}, .write = Write::add};
-        for (std::size_t s = 0; s < step->states; ++s) operands.states.push_back(filled(device, height, width, 0.25f));
-        const Tensor value = filled(device, height, width, 2);
-        of->push_back(value);
-        of->insert(of->end(), operands.states.begin(), operands.states.end());
-        if (of == &at_once) {
-          applied.push_back({std::move(operands), value});
-        } else {
-          apply(device, *step, operands, value);
-        }
-      }
-    }
-    apply_each(device, *step, applied);
-    for (std::size_t i = 0; i < one_by_one.size(); ++i) EXPECT_EQ(at_once[i].get(), one_by_one[i].get()) << i;
-  }
-  apply_each(device, op::sgd_step, {});
-  const Tensor value = filled(device, 2, 2, 1), other = filled(device, 2, 3, 1),
-               numbers = filled(device, 1, StepNumbers::count, 1);
-  const Operands fit{.in = {value, numbers}, .write = Write::add};
-  const Tensor changed = filled(device, 2, 2, 7);
-  EXPECT_THROW(apply_each(device, op::sgd_step, {{fit, changed}, {fit, other}}), MisuseError);
-  EXPECT_EQ(changed.get(), Floats(4, 7));  // nothing was pushed
-}
-
 TEST_P(KernelsOnDevice, TakesStepsByGradientsWhoseSquaresAreTooLarge) {
   StepNumbers numbers{.rate = 0.5f, .most_norm = 2, .first = 0.75f, .second = 0.875f};
   numbers.correct(3);

@@ -63,7 +63,9 @@ class Push {
   void count(const TensorStep& step);
   void add_rows(const TensorStep& step, std::vector<Access>& accesses) const;
   Access write_access(std::size_t tensor);
+  bool anticipates(When when) const { return when == When::early && execution_->options_.combines_gradients; }
   void tensor(const TensorStep& step, When when, int priority);
+  void each_at_once(const std::vector<const TensorStep*>& steps, When when);
   Index flops_of(const std::vector<const TensorStep*>& parts) const;
   Index blocks_of(const TensorStep& part, Index flops) const;
   void in_blocks(const std::vector<const TensorStep*>& parts, Index blocks);

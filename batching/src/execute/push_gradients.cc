@@ -132,8 +132,19 @@ void Push::gradients(When when, std::optional<std::size_t> due) {
       for (const TensorStep* part : sum->parts) tensor(*part, when, 0);
     }
   }
+  std::vector<const TensorStep*> at_once;
+  const TensorSteps steps(*execution_);
+  for (const auto& [tensor, sum] : sums) {
+    const auto may = [&](const TensorStep* part) {
+      return steps.may_be_one_of_each(*part) && (at_once.empty() || part->step.op == at_once.front()->step.op);
+    };
+    if (sum.flops > 0 || !std::ranges::all_of(sum.parts, may)) continue;
+    at_once.insert(at_once.end(), sum.parts.begin(), sum.parts.end());
+  }
+  if (at_once.size() > 1) each_at_once(at_once, when);
   for (const TensorStep& step : plan().after) {
-    if (now(step) && sums[step.step.out.number].flops == 0) tensor(step, when, 0);
+    if (!now(step) || sums[step.step.out.number].flops > 0) continue;
+    if (at_once.size() < 2 || std::ranges::find(at_once, &step) == at_once.end()) tensor(step, when, 0);
   }
 }
 
@@ -182,14 +193,28 @@ void Push::tensor(const TensorStep& step, When when, int priority) {
   add_rows(step, accesses);
   count(step);
   accesses.push_back(write_access(step.step.out.number));
-  const bool anticipates = when == When::early && execution_->options_.combines_gradients;
   push(
       execution_->name_of(step.step), accesses,
-      [execution = execution_, &step, anticipates](OpContext& op) {
+      [execution = execution_, &step, anticipates = anticipates(when)](OpContext& op) {
         TensorSteps(*execution).run(step, op.lane());
         if (anticipates && op.lane() != nullptr) op.lane()->anticipate_next();
       },
       priority);
+}
+
+/// In order: one op for steps of one operator that read no tensor.
+void Push::each_at_once(const std::vector<const TensorStep*>& steps, When when) {
+  std::vector<Access> accesses = {read(execution_->memory())};
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::size_t tensor = steps[i]->step.out.number;
+    count(*steps[i]);
+    if (i == 0 || steps[i - 1]->step.out.number != tensor) accesses.push_back(write_access(tensor));
+  }
+  push(execution_->name_of(steps.front()->step), accesses,
+       [execution = execution_, steps, anticipates = anticipates(when)](OpContext& op) {
+         TensorSteps(*execution).run_each(steps, op.lane());
+         if (anticipates) op.lane()->anticipate_next();
+       });
 }
 
 /// The floating point operations of a sum of products over rows of vertices; 0 if any part is not such a product.

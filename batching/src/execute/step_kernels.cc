@@ -187,6 +187,40 @@ void TensorSteps::run(const TensorStep& step, Lane* lane) const {
   run_timed(step, adds ? view.update(lane) : view.write(lane), lane);
 }
 
+Execution::At TensorSteps::all_rows(const TensorStep& step, Lane* lane) const {
+  return of_.all_rows(static_cast<std::size_t>(step.vertex_type), step.step.rate, lane);
+}
+
+bool TensorSteps::may_be_one_of_each(const TensorStep& one) const {
+  const Step& step = one.step;
+  if (!of_.in_order() || one.vertex_type < 0 || step.does != Step::Does::kernel || step.in.size() != 1 ||
+      step.in[0].in == Place::In::tensor || step.op->locality != Locality::sums_rows ||
+      StepKernels(of_).kernel_of(step).run_each == nullptr) {
+    return false;
+  }
+  const Tensor& tensor = of_.tensors_[step.out.number];
+  const bool at_once = of_.plan_->lazy && all_rows(one, nullptr).rows.end <= of_.options_.batch_rows;
+  return at_once && step.out.width == tensor.width();
+}
+
+void TensorSteps::run_each(const std::vector<const TensorStep*>& steps, Lane* lane) const {
+  std::vector<Matrix<const float>> in;
+  for (const TensorStep* one : steps) in.push_back(of_.operand(one->step.in[0], all_rows(*one, lane)));
+  std::vector<KernelCall<float>> calls;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i]->step;
+    const Tensor::View view = of_.tensors_[step.out.number].view();
+    const bool adds = step.write == Write::add || of_.adds_to(step.out.number);
+    calls.push_back({.in = {&in[i], 1},
+                     .out = adds ? view.update(lane) : view.write(lane),
+                     .attributes = step.attributes,
+                     .write = adds ? Write::add : Write::overwrite,
+                     .op = step.op,
+                     .lane = lane});
+  }
+  StepKernels(of_).kernel_of(steps.front()->step).each(calls, *of_.device_.memory);
+}
+
 void TensorSteps::run(const TensorStep& part, Execution::Range columns) const {
   TensorStep step = part;
   const Index width = columns.end - columns.begin;

@@ -53,9 +53,9 @@ class StepKernels {
                   Matrix<float> out, Lane* lane) const;
   /// The bytes that a step reads and writes, if it is not a product; see StepTimes.
   std::int64_t bytes_of(const Step& step, const At& at) const;
+  Kernel<float> kernel_of(const Step& step) const;
 
  private:
-  Kernel<float> kernel_of(const Step& step) const;
   void run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
                          const KernelCall<float>& call) const;
   void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
@@ -85,6 +85,10 @@ class TensorSteps {
   explicit TensorSteps(Execution& of) : of_(of) {}
 
   void run(const TensorStep& step, Lane* lane) const;
+  /// Whether run_each() may compute the step: on a device whose kernel sums rows for several steps at once.
+  bool may_be_one_of_each(const TensorStep& step) const;
+  /// Computes steps of one operator. Steps may add to the result of an earlier one.
+  void run_each(const std::vector<const TensorStep*>& steps, Lane* lane) const;
   /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
   /// one block.
   void begin_in_blocks(std::size_t tensor) const;
@@ -93,6 +97,7 @@ class TensorSteps {
  private:
   void run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
   void run(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
+  Execution::At all_rows(const TensorStep& step, Lane* lane) const;
 
   Execution& of_;
 };

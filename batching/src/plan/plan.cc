@@ -369,4 +369,22 @@ Plan with_kernels(Plan plan, const KernelTable<float>& kernels) {
   return plan;
 }
 
+Plan with_long_segments(Plan plan) {
+  for (TypePlan& type : plan.types) {
+    for (auto& segments : type.phases) {
+      std::vector<Segment> joined;
+      for (Segment& segment : segments) {
+        if (joined.empty() || joined.back().rate != segment.rate) {
+          joined.push_back(std::move(segment));
+          continue;
+        }
+        joined.back().fused = false;
+        std::ranges::move(segment.steps, std::back_inserter(joined.back().steps));
+      }
+      segments = std::move(joined);
+    }
+  }
+  return plan;
+}
+
 }  // namespace windrow

@@ -1,5 +1,6 @@
 // Kernels of linear operators: products of matrices, sums over rows, and results that spread rows or columns.
 #include <climits>
+#include <vector>
 
 #include "plugin/kernel_call.h"
 
@@ -76,32 +77,65 @@ struct ColumnSum {
   Index part;
   bool add;
 
+  WINDROW_ON_DEVICE Index across() const { return (terms.x.width + tile - 1) / tile; }
+  WINDROW_ON_DEVICE Index tiles() const { return out.rows * across(); }
   WINDROW_ON_DEVICE void operator()(auto& team) const {
-    const Index rows = terms.x.rows, width = terms.x.width, across = (width + tile - 1) / tile;
     auto sums = team.template shared<float>(most_threads);
-    for (Index t = team.index(); t < out.rows * across; t += team.count()) {
-      const Index p = t / across, left = t % across * tile;
-      const Index first = p * part, last = first + part < rows ? first + part : rows;
-      team.sync();  // the previous sums have been read
-      team.each([&](int thread) {
-        const Index c = left + thread % tile;
-        LongSum sum;
-        if (c < width) {
-          for (Index r = first + thread / tile; r < last; r += strips) sum += terms(r, c);
-        }
-        sums[thread] = sum;
-      });
-      team.sync();
-      team.each([&](int thread) {
-        const Index c = left + thread;
-        if (thread >= tile || c >= width) return;
-        float sum = sums[thread];
-        for (int strip = 1; strip < strips; ++strip) sum += sums[thread + strip * tile];
-        write(at(out, p, c), sum, add);
-      });
-    }
+    for (Index t = team.index(); t < tiles(); t += team.count()) sum(team, sums, t);
+  }
+  WINDROW_ON_DEVICE void sum(auto& team, auto& sums, Index t) const {
+    const Index rows = terms.x.rows, width = terms.x.width;
+    const Index p = t / across(), left = t % across() * tile;
+    const Index first = p * part, last = first + part < rows ? first + part : rows;
+    team.sync();  // the previous sums have been read
+    team.each([&](int thread) {
+      const Index c = left + thread % tile;
+      LongSum sum;
+      if (c < width) {
+        for (Index r = first + thread / tile; r < last; r += strips) sum += terms(r, c);
+      }
+      sums[thread] = sum;
+    });
+    team.sync();
+    team.each([&](int thread) {
+      const Index c = left + thread;
+      if (thread >= tile || c >= width) return;
+      float sum = sums[thread];
+      for (int strip = 1; strip < strips; ++strip) sum += sums[thread + strip * tile];
+      write(at(out, p, c), sum, add);
+    });
   }
   void accesses(Accesses& to) const { to.all(terms, out); }
+};
+
+/// Several sums. Those of one result follow each other, and the team of a tile computes them all.
+template <class Terms>
+struct ColumnSums {
+  static constexpr const char* name = Terms::name;
+  static constexpr std::size_t most = 32;  // so that they fit into the arguments of a kernel
+  std::size_t count = 0;
+  ColumnSum<Terms> all[most];
+
+  WINDROW_ON_DEVICE std::size_t end_of(std::size_t first) const {
+    std::size_t end = first + 1;
+    while (end < count && all[end].out.data == all[first].out.data) ++end;
+    return end;
+  }
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
+    auto sums = team.template shared<float>(most_threads);
+    Index before = 0;  // tiles
+    for (std::size_t first = 0, end = 0; first < count; first = end) {
+      end = end_of(first);
+      const Index tiles = all[first].tiles(), skipped = before % team.count();
+      for (Index t = (team.index() + team.count() - skipped) % team.count(); t < tiles; t += team.count()) {
+        for (std::size_t k = first; k < end; ++k) all[k].sum(team, sums, t);
+      }
+      before += tiles;
+    }
+  }
+  void accesses(Accesses& to) const {
+    for (std::size_t k = 0; k < count; ++k) all[k].accesses(to);
+  }
 };
 
 /// The number of bands and the rows of a band. Bands are summed first, then their sums. There are enough bands to
@@ -116,10 +150,29 @@ BandsOfRows bands_of_sum(Index rows) {
   return {parts_of(rows, each), each};
 }
 
+LaunchShape shape_for_tiles(const Queue& queue, Index tiles) {
+  return {std::min(tiles, Index{queue.multiprocessors} * 64), most_threads, most_threads * sizeof(float)};
+}
+
 template <class Terms>
 cudaError_t sum_columns(const Queue& queue, const ColumnSum<Terms>& kernel) {
-  const Index teams = std::min(kernel.out.rows * parts_of(kernel.out.width, tile), Index{queue.multiprocessors} * 64);
-  return launch(queue, {teams, most_threads, most_threads * sizeof(float)}, kernel);
+  return launch(queue, shape_for_tiles(queue, kernel.tiles()), kernel);
+}
+template <class Terms>
+cudaError_t sum_columns(const Queue& queue, const ColumnSums<Terms>& kernel) {
+  Index tiles = 0;
+  for (std::size_t k = 0; k < kernel.count; ++k) tiles += kernel.all[k].tiles();
+  return launch(queue, shape_for_tiles(queue, tiles), kernel);
+}
+
+/// The sums of the bands, in the call's workspace.
+Out bands_of_call(const Call& call) {
+  const Index width = call.in[0].width;
+  return {reinterpret_cast<float*>(call.workspace), bands_of_sum(call.in[0].rows).count, width, width};
+}
+std::size_t column_sum_workspace(const Call& call) {
+  const Out bands = bands_of_call(call);
+  return static_cast<std::size_t>(bands.rows * bands.width) * sizeof(float);
 }
 
 /// The sum of all rows of terms.
@@ -128,10 +181,37 @@ int sum_all(const Call& call, const Queue& queue) {
   const auto terms = made_from<Terms>(call);
   const BandsOfRows bands = bands_of_sum(terms.x.rows);
   if (bands.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, bands.rows, adds(call)});
-  const Out sums = {reinterpret_cast<float*>(call.workspace), bands.count, terms.x.width, terms.x.width};
+  const Out sums = bands_of_call(call);
   const int error = sum_columns(queue, ColumnSum<Terms>{terms, sums, bands.rows, false});
   if (error != cudaSuccess) return error;
   return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, bands.count, adds(call)});
+}
+
+/// The same for several calls, by two launches.
+template <class Terms>
+int sum_each(const Call* calls, std::size_t count, const Queue& queue) {
+  std::vector<const Call*> order;  // calls with one result follow each other
+  for (std::size_t i = 0; i < count; ++i) {
+    auto place = order.end();
+    for (auto k = order.begin(); k != order.end(); ++k) {
+      if ((*k)->out.data == calls[i].out.data) place = k + 1;
+    }
+    order.insert(place, &calls[i]);
+  }
+  for (std::size_t done = 0; done < count;) {
+    ColumnSums<Terms> to_bands;
+    ColumnSums<Elements> to_results;
+    for (; done < count && to_bands.count < to_bands.most; ++done) {
+      const Call& call = *order[done];
+      const BandsOfRows bands = bands_of_sum(call.in[0].rows);
+      const Out sums = bands_of_call(call);
+      to_bands.all[to_bands.count++] = {made_from<Terms>(call), sums, bands.rows, false};
+      to_results.all[to_results.count++] = {Elements{sums}, call.out, bands.count, adds(call)};
+    }
+    if (const int error = sum_columns(queue, to_bands); error != cudaSuccess) return error;
+    if (const int error = sum_columns(queue, to_results); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 struct AddBias : OfXY {
@@ -203,10 +283,6 @@ int transpose(const Call& call, const Queue& queue) {
   return launch(queue, {teams, most_threads, tile * Transpose::pitch * sizeof(float)},
                 Transpose{x, call.out, adds(call)});
 }
-std::size_t column_sum_workspace(const Call& call) {
-  const BandsOfRows bands = bands_of_sum(call.in[0].rows);
-  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count * call.in[0].width) * sizeof(float);
-}
 
 }  // namespace
 
@@ -271,7 +347,7 @@ const KernelEntry linear_kernels[] = {{"matmul", product<false, false>},
                                       {"matmul_each_nt", product_each<false, true>},
                                       {"matmul_each_tn", product_each<true, false>},
                                       {"transpose", transpose},
-                                      {"column_sum", sum_all<Elements>, column_sum_workspace},
+                                      {"column_sum", sum_all<Elements>, column_sum_workspace, sum_each<Elements>},
                                       {"column_dot", sum_all<ElementProducts>, column_sum_workspace},
                                       each<AddBias>,
                                       each<MulRow>,

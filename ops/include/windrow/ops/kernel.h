@@ -52,7 +52,8 @@ struct Kernel {
   using Run = void (*)(const KernelCall<Real>& call);
   /// Returns the size of the workspace in bytes. Sees shapes and attributes; pointers to elements are null.
   using Workspace = std::size_t (*)(const KernelCall<Real>& call);
-  /// Computes calls of one operator that do not depend on each other, at once.
+  /// Computes calls of one operator at once, none of which reads what another one writes. Calls may add to the result
+  /// of an earlier one, if the operator sums rows.
   using RunEach = void (*)(std::span<const KernelCall<Real>> calls);
 
   Kernel() = default;
@@ -70,13 +71,18 @@ struct Kernel {
     if (workspace == nullptr) return run(call);
     run_with_workspace(call, memory);
   }
+  /// The same for several calls on one lane, at once if the kernel can.
+  void each(std::span<KernelCall<Real>> calls, Allocator& memory) const;
 
   Run run = nullptr;
   Workspace workspace = nullptr;
-  RunEach run_each = nullptr;  ///< null if several calls gain nothing by it; only for kernels without a workspace
+  RunEach run_each = nullptr;  ///< null if several calls gain nothing by it
 
  private:
   void run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const;
+  std::size_t workspace_bytes(const KernelCall<Real>& call) const;
+  template <class Use>
+  static void with_workspace(Lane* lane, std::size_t bytes, Allocator& memory, const Use& use);
 };
 
 extern template struct Kernel<float>;

@@ -238,6 +238,8 @@ Plan with_kernels(Plan plan, const KernelTable<float>& kernels);
 /// The plan without transposed copies of parameters that only products read: these multiply by op::matmul_nt instead.
 /// For devices whose products take as long either way.
 Plan without_copies(Plan plan, const KernelTable<float>& kernels);
+/// The plan with neighbouring segments of a phase and of a rate joined: for back ends that divide segments themselves.
+Plan with_long_segments(Plan plan);
 
 /// A readable description.
 std::string to_string(const Plan& plan);
