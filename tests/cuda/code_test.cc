@@ -91,5 +91,23 @@ TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
   EXPECT_FALSE(cuda::fuse(*plan_of("dag"), true, large).levels[0].has_value());  // it has edges
 }
 
+/// A head: its product, its bias, the loss and its gradient, and the gradient of its rows.
+TEST(FusedKernels, ComputeASmallHeadInOneCall) {
+  using Does = cuda::RowsPart::Does;
+  const auto heads_of = [](const Plan& plan) {
+    const Plan joined = with_long_segments(plan);
+    std::vector<std::vector<Does>> heads;
+    for (const cuda::RowsKernel& kernel : cuda::fuse(joined, true, large).rows) {
+      heads.emplace_back();
+      for (const cuda::RowsPart& part : kernel.parts) heads.back().push_back(part.does);
+    }
+    return heads;
+  };
+  const std::vector<Does> head = {Does::product, Does::fused, Does::loss, Does::loss_gradient, Does::product};
+  EXPECT_EQ(heads_of(*plan_of("tree-lstm")), std::vector(2, head));  // of leaves and of inner vertices
+  const std::vector<Does> without_products = {Does::fused, Does::loss, Does::loss_gradient};
+  EXPECT_EQ(heads_of(*plan_of("tree-lstm", {}, 2560)), std::vector(2, without_products));  // their matrix is too large
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -32,12 +32,13 @@ class KeepingBackend final : public Backend {
 };
 
 /// The plan with which a model is trained.
-inline std::shared_ptr<const Plan> plan_of(const std::string& model, const std::string& cell = {}) {
+inline std::shared_ptr<const Plan> plan_of(const std::string& model, const std::string& cell = {}, Index hidden = 256) {
   std::vector<std::shared_ptr<const Plan>> plans;
   Engine engine({.policy = Policy::serial});
   Device device = host_device(engine);
   device.backend = std::make_shared<KeepingBackend>(plans);
-  Workload workload = make_workload(model, device, {.seed = 1, .samples = 8, .cell = cell, .sizes = {{"hidden", 256}}});
+  Workload workload =
+      make_workload(model, device, {.seed = 1, .samples = 8, .cell = cell, .sizes = {{"hidden", hidden}}});
   Trainer trainer(device, workload, {.minibatch = 8, .optimiser = {.rate = 0.05}});
   error_of<Error>([&] { trainer.train(8); });
   EXPECT_FALSE(plans.empty()) << model;

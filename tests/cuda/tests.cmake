@@ -106,6 +106,7 @@ if(NOT WINDROW_SANITIZE)
     INSIDE cuda
     DEFINITIONS WINDROW_PLUGIN="$<TARGET_FILE:windrow_cuda_plugin>")
   target_include_directories(nvrtc_test PRIVATE ${PROJECT_SOURCE_DIR}/cuda)
+  target_include_directories(nvrtc_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   add_dependencies(nvrtc_test windrow_cuda_plugin)
 
   find_package(Python3 REQUIRED)

@@ -41,7 +41,8 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
-    plan = std::make_shared<const Plan>(without_copies(with_kernels(*plan, device.kernels), device.kernels));
+    plan = std::make_shared<const Plan>(
+        with_long_segments(without_copies(with_kernels(*plan, device.kernels), device.kernels)));
     auto made = std::make_shared<CudaPlan>();
     made->hardware = hardware_;
     made->levels = wanted_.levels;
@@ -55,6 +56,8 @@ class CudaBackend final : public Backend {
       made->levels_function[i] = kernels.size();
       kernels.push_back({made->fused.levels[i]->name, made->fused.levels[i]->shared_bytes});
     }
+    made->first_rows_function = kernels.size();
+    for (const RowsKernel& kernel : made->fused.rows) kernels.push_back({kernel.name});
     if (!kernels.empty()) made->code = Code::of(*hardware_, source_of(made->fused, *plan), kernels);
     for (std::size_t i = 0; i < made->fused.levels.size(); ++i) {
       if (made->fused.levels[i] && made->code->function(made->levels_function[i]) == nullptr) {

@@ -1,220 +1,11 @@
 #include "backend/cuda_execution.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include "windrow/ops/operators.h"
 
 namespace windrow::cuda {
-namespace {
-
-/// Appends lists of rows to the words of a minibatch. The numbers in them are offsets from data(), in elements.
-class ListPacker {
- public:
-  ListPacker(const Plan& plan, const Layout& layout, MinibatchMemory& to) : plan_(plan), layout_(layout), to_(to) {
-    std::size_t children = 0;
-    for (const TypePlan& type : plan.types) {
-      first_child_.push_back(children);
-      children += type.by_number + type.per_edge;
-    }
-  }
-
-  /// Appends begin and end for each row of the type, counted from the list's beginning; then the offsets of its
-  /// consumers' slots. Returns where the list begins.
-  std::size_t append(std::size_t type, const RowList& list) {
-    const std::vector<Slots>& slots = slots_of(list);
-    const TypeRows& rows = layout_.types[type];
-    PackedLayout::Words& words = to_.packed.words;
-    const std::size_t begin = words.size(), bounds = 2 * static_cast<std::size_t>(rows.rows);
-    words.resize(begin + bounds + static_cast<std::size_t>(rows.rows) + rows.further.size());
-    std::int32_t *const first = words.data() + begin, *end = first + bounds;
-    const auto note = [&](const Slot& slot) {
-      if (slot.row < 0) return;
-      const Slots& of = slots[first_child_[slot.type] + slot.child];
-      if (of.first >= 0) *end++ = static_cast<std::int32_t>(of.first + slot.row * of.stride);
-    };
-    auto more = rows.further.begin();
-    for (Index r = 0; r < rows.rows; ++r) {
-      first[2 * r] = static_cast<std::int32_t>(end - first);
-      note(layout_.slot(type, r));
-      for (; more != rows.further.end() && more->row == r; ++more) note(more->slot);
-      first[2 * r + 1] = static_cast<std::int32_t>(end - first);
-    }
-    words.resize(static_cast<std::size_t>(end - words.data()));
-    return begin;
-  }
-
- private:
-  /// Where the slots of one child of a type lie: the first one, -1 for none; and the distance between rows.
-  struct Slots {
-    Index first = -1, stride = 0;
-  };
-  /// By first_child_[type] + child. Made once for all types whose lists are of that kind.
-  const std::vector<Slots>& slots_of(const RowList& list) {
-    const auto [found, is_new] = slots_.try_emplace({list.of, list.state});
-    if (!is_new) return found->second;
-    if (to_.elements > std::numeric_limits<std::int32_t>::max()) {
-      throw Error("a minibatch of more than 2^31 elements on a CUDA device; expected a smaller one");
-    }
-    for (const TypePlan& type : plan_.types) {
-      const std::vector<ChildSlots>& links = list.of == RowList::Of::slots ? type.states : type.gradients;
-      for (std::size_t child = 0; child < type.by_number + type.per_edge; ++child) {
-        Slots& made = found->second.emplace_back();
-        const std::size_t link = type.link(list.state, type.rate_of_child(child));
-        if (link >= links.size() || !links[link].any() || links[link].column[child] < 0) continue;
-        const ChildSlots& of = links[link];
-        made = {to_.offsets[type.first_region + of.region] + of.column[child], type.regions[of.region].stride};
-      }
-    }
-    return found->second;
-  }
-
-  const Plan& plan_;
-  const Layout& layout_;
-  MinibatchMemory& to_;
-  std::vector<std::size_t> first_child_;  // by type: counted through the children of all types
-  std::map<std::pair<RowList::Of, std::size_t>, std::vector<Slots>> slots_;
-};
-
-bool computes(const Plan& plan, Phase phase, const Layout::BatchRows& batch) {
-  return batch.begin < batch.end && !plan.types[batch.type].phases[static_cast<std::size_t>(phase)].empty();
-}
-
-/// For each batch: the last earlier batch whose values it uses, and the first later batch that uses its values.
-struct Neighbours {
-  std::vector<std::ptrdiff_t> before, behind;
-};
-Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRows>& batches) {
-  const auto count = static_cast<std::ptrdiff_t>(batches.size());
-  Neighbours made{std::vector<std::ptrdiff_t>(batches.size(), -1), std::vector<std::ptrdiff_t>(batches.size(), count)};
-  std::vector<std::vector<std::ptrdiff_t>> batch_of(layout.types.size());
-  for (std::ptrdiff_t i = 0; i < count; ++i) {
-    const Layout::BatchRows& batch = batches[static_cast<std::size_t>(i)];
-    batch_of[batch.type].resize(static_cast<std::size_t>(layout.types[batch.type].rows), -1);
-    std::fill(batch_of[batch.type].begin() + batch.begin, batch_of[batch.type].begin() + batch.end, i);
-  }
-  const auto note = [&](std::ptrdiff_t producer, const Slot& slot) {
-    if (slot.row < 0 || batch_of[slot.type].empty()) return;
-    const std::ptrdiff_t consumer = batch_of[slot.type][static_cast<std::size_t>(slot.row)];
-    if (producer < 0 || consumer < 0) return;
-    auto& before = made.before[static_cast<std::size_t>(consumer)];
-    auto& behind = made.behind[static_cast<std::size_t>(producer)];
-    before = std::max(before, producer);
-    behind = std::min(behind, consumer);
-  };
-  for (std::size_t t = 0; t < layout.types.size(); ++t) {
-    if (batch_of[t].empty()) continue;
-    for (Index r = 0; r < layout.types[t].rows; ++r) {
-      note(batch_of[t][static_cast<std::size_t>(r)], layout.slot(t, r));
-    }
-    for (const TypeRows::Further& further : layout.types[t].further) {
-      note(batch_of[t][static_cast<std::size_t>(further.row)], further.slot);
-    }
-  }
-  return made;
-}
-
-/// Appends the words that the kernel for levels reads if it computes the batches from `first` on; see levels.h.
-CudaMemory::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Layout& layout,
-                                   PackedLayout::Words& words) {
-  std::vector<Layout::BatchRows> batches = layout.batches.front();
-  batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(first));
-  std::erase_if(batches, [&](const auto& batch) { return !computes(plan, phase, batch); });
-  const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
-  // Batches of one type usually depend on each other.
-  std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
-  const bool forward = phase == Phase::level;
-  if (!std::ranges::all_of(batches, of_one_type)) {
-    Neighbours neighbours = neighbours_of(layout, batches);
-    const auto count = static_cast<std::ptrdiff_t>(batches.size());
-    if (!forward) {  // count the batches from the other end
-      for (auto& behind : neighbours.behind) behind = count - 1 - behind;
-      std::reverse(neighbours.behind.begin(), neighbours.behind.end());
-    }
-    const std::vector<std::ptrdiff_t>& needs = forward ? neighbours.before : neighbours.behind;
-    for (std::size_t one = 0; one < batches.size(); one += groups[one]) {
-      std::size_t last = one + 1;
-      while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(one)) ++last;
-      groups[one] = last - one;
-    }
-  }
-  if (!forward) std::reverse(batches.begin(), batches.end());
-  const CudaMemory::Batches made{.first = first, .begin = words.size(), .count = static_cast<Index>(batches.size())};
-  words.resize(words.size() + words_of_barrier);
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const Layout::BatchRows& batch = batches[i];
-    const Index of_batch[words_of_batch] = {Index{batch.type}, batch.begin, batch.end - batch.begin,
-                                            static_cast<Index>(groups[i])};
-    for (const Index word : of_batch) words.push_back(static_cast<std::int32_t>(word));
-  }
-  return made;
-}
-
-/// The first batch from which one kernel is faster than launches: the last batches of a minibatch are its narrowest.
-/// The costs are estimates, fitted to times of an H200. Most of a launch is the host's time. `windrow-perf gpu
-/// --levels` compares both ways with this choice.
-std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase,
-                            Precision precision) {
-  constexpr double launch = 4.5e-6, product = 11e-6, barrier = 2e-6, start = 8e-6;  // seconds
-  constexpr double begin_of_product = 4e-6;                                         // of the device
-  constexpr double of_team = 0.09e12;                                               // floating point operations
-  constexpr double cache = 4e12;                                                    // bytes that teams read of rows
-  const double of_launches = precision == Precision::float32 ? 32e12 : 150e12;      // floating point operations
-  const std::vector<Layout::BatchRows>& batches = layout.batches.front();
-  std::size_t best = batches.size();
-  double saved = 0, most_saved = start;
-  for (std::size_t i = batches.size(); i-- > 0;) {
-    if (!computes(plan, phase, batches[i])) continue;
-    const auto rows = static_cast<double>(batches[i].end - batches[i].begin);
-    // A team computes 128 rows at a time, or 16, 32 or 64 in as much less time.
-    const double rows_at_once = rows > 64 ? std::ceil(rows / 128) * 128 : rows > 32 ? 64 : rows > 16 ? 32 : 16;
-    saved -= barrier * static_cast<double>(kernel.barriers);
-    for (const LevelsKernel::Part& part : kernel.parts) {
-      if (part.type != batches[i].type) continue;
-      if (part.product == nullptr) {
-        saved += launch;
-        continue;
-      }
-      const auto flops = static_cast<double>(part.product->flops_a_row);
-      const double bytes = static_cast<double>(part.product->in[0].width * kernel.teams) * sizeof(float);
-      saved += std::max(product, begin_of_product + rows * flops / of_launches);
-      saved -= rows_at_once * std::max(flops / (of_team * kernel.teams), bytes / cache);
-    }
-    if (saved <= most_saved) continue;
-    most_saved = saved;
-    best = i;
-  }
-  return best;
-}
-
-}  // namespace
-
-CudaMemory::CudaMemory(const Device& device, const Plan& plan, const CudaPlan& cuda, const Layout& layout, bool whole)
-    : MinibatchMemory(device, plan, layout, {.locals = cuda.fused.locals, .gathers = cuda.code == nullptr}) {
-  std::size_t words = packed.words.size();
-  for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    const TypeRows& rows = layout.types[t];
-    words += cuda.fused.lists[t].size() * (3 * static_cast<std::size_t>(rows.rows) + rows.further.size());
-  }
-  packed.words.reserve(words + words / 16);  // and the batches
-  ListPacker packer(plan, layout, *this);
-  for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    lists.emplace_back();
-    if (layout.types[t].rows == 0) continue;
-    for (const RowList& list : cuda.fused.lists[t]) lists.back().push_back(packer.append(t, list));
-  }
-  for (std::size_t i = 0; i < cuda.fused.levels.size(); ++i) {
-    const auto& kernel = cuda.fused.levels[i];
-    if (!kernel || !whole || !cuda.hardware->runs_teams_together()) continue;
-    const Phase phase = i == 0 ? Phase::level : Phase::back_level;
-    const std::size_t first =
-        cuda.levels == Levels::together ? 0 : first_of_kernel(*kernel, plan, layout, phase, cuda.precision);
-    batches[i] = append_batches(plan, phase, first, layout, packed.words);
-  }
-}
 
 CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> plan,
                              std::shared_ptr<const CudaPlan> cuda, Layout layout, std::vector<Tensor> tensors,
@@ -297,9 +88,7 @@ void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
     }
     for (const Place& of : {part.product->in[0], part.product->in[1], part.product->out}) {
       const bool there = has_rows || of.in == Place::In::tensor;
-      const Matrix<const float> matrix = there ? operand(of, all) : Matrix<const float>{};
-      arguments.push_back(reinterpret_cast<std::uint64_t>(matrix.data));
-      arguments.push_back(static_cast<std::uint64_t>(matrix.stride));
+      add_matrix(there ? operand(of, all) : Matrix<const float>{}, arguments);
     }
   }
   CudaLane& on = CudaLane::of(lane, kernel.name);
@@ -315,6 +104,10 @@ void CudaExecution::run(const Segment& segment, const At& at) {
       case FusedPart::Does::fused:
         run_fused(cuda_->fused.kernels[part.number], cuda_->code->function(part.number), at);
         break;
+      case FusedPart::Does::rows:
+        run_rows(cuda_->fused.rows[part.number], segment,
+                 cuda_->code->function(cuda_->first_rows_function + part.number), at);
+        break;
       case FusedPart::Does::step:
         Execution::run(segment.steps[part.first], at);
         break;
@@ -325,6 +118,12 @@ void CudaExecution::run(const Segment& segment, const At& at) {
   }
 }
 
+/// The struct Place of printed code.
+void CudaExecution::add_matrix(const Matrix<const float>& matrix, std::vector<std::uint64_t>& to) {
+  to.push_back(reinterpret_cast<std::uint64_t>(matrix.data));
+  to.push_back(static_cast<std::uint64_t>(matrix.stride));
+}
+
 /// The struct that Printer declares for the kernel.
 void CudaExecution::add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const {
   to.push_back(static_cast<std::uint64_t>(at.rows.end - at.rows.begin));
@@ -332,11 +131,7 @@ void CudaExecution::add_arguments(const FusedKernel& kernel, const At& at, std::
   to.push_back(static_cast<std::uint64_t>(elements()));
   to.push_back(reinterpret_cast<std::uint64_t>(data()));
   to.push_back(reinterpret_cast<std::uint64_t>(word(0)));
-  for (const Place& place : kernel.places) {
-    const Matrix<const float> matrix = operand(place, at);
-    to.push_back(reinterpret_cast<std::uint64_t>(matrix.data));
-    to.push_back(static_cast<std::uint64_t>(matrix.stride));
-  }
+  for (const Place& place : kernel.places) add_matrix(operand(place, at), to);
   if (kernel.places.empty()) to.resize(to.size() + 2);
   for (const std::size_t list : kernel.lists) to.push_back(words_.lists[at.type][list]);
   if (kernel.lists.empty()) to.emplace_back();
@@ -349,6 +144,35 @@ void CudaExecution::run_fused(const FusedKernel& kernel, Function* function, con
   lane.issue(kernel.name.c_str(), [&] {
     return lane.hardware().cuda().launch(lane.queue(), function, (at.rows.end - at.rows.begin) * kernel.width,
                                          arguments.data());
+  });
+}
+
+/// Passes the struct that RowsPrinter declares for the kernel.
+void CudaExecution::run_rows(const RowsKernel& kernel, const Segment& segment, Function* function, const At& at) const {
+  const Index rows = at.rows.end - at.rows.begin;
+  std::vector<std::uint64_t> arguments = {static_cast<std::uint64_t>(rows)};
+  for (const RowsPart& part : kernel.parts) {
+    const Step& step = segment.steps[part.first];
+    switch (part.does) {
+      case RowsPart::Does::fused:
+        add_arguments(cuda_->fused.kernels[part.number], at, arguments);
+        break;
+      case RowsPart::Does::product:
+        for (const Place& place : {step.in[0], step.in[1], step.out}) add_matrix(operand(place, at), arguments);
+        break;
+      case RowsPart::Does::loss:
+      case RowsPart::Does::loss_gradient:
+        for (const Place& place : {step.in[0], step.in.back(), step.out}) add_matrix(operand(place, at), arguments);
+        const std::size_t pull = step.indices.front();
+        const Index width = layout_.types[at.type].indices[pull].width;
+        arguments.push_back(
+            reinterpret_cast<std::uint64_t>(word(packed().indices[at.type][pull]) + at.rows.begin * width));
+        arguments.push_back(static_cast<std::uint64_t>(width));
+    }
+  }
+  CudaLane& lane = CudaLane::of(at.lane, kernel.name);
+  lane.issue(kernel.name.c_str(), [&] {
+    return lane.hardware().cuda().launch(lane.queue(), function, RowsKernel::elements(rows), arguments.data());
   });
 }
 

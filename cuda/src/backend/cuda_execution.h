@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/code.h"
+#include "backend/cuda_memory.h"
 #include "backend/fusion.h"
 #include "backend/graphs.h"
 #include "lane.h"
@@ -29,22 +30,7 @@ struct CudaPlan {
   Precision precision = Precision::float32;
   std::shared_ptr<Graphs> graphs;                   ///< null: calls are issued one by one
   std::array<std::size_t, 2> levels_function = {};  ///< the function's number, by number in FusedPlan::levels
-};
-
-/// Adds words for fused kernels to those that are copied to the device. Pure data.
-struct CudaMemory final : MinibatchMemory {
-  /// `whole`: batches are not divided.
-  CudaMemory(const Device& device, const Plan& plan, const CudaPlan& cuda, const Layout& layout, bool whole);
-
-  // Where the words begin:
-  std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
-  /// By number in FusedPlan::levels: the counters of the kernel's barrier, then the words of each batch; see levels.h.
-  struct Batches {
-    std::size_t first = 0;  ///< of the layout's batches; launches compute those before it
-    std::size_t begin = 0;
-    Index count = 0;  ///< 0: the kernel is not used
-  };
-  std::array<Batches, 2> batches;
+  std::size_t first_rows_function = 0;              ///< of those of FusedPlan::rows, which follow each other
 };
 
 /// Owns its resources; see Execution.
@@ -64,7 +50,9 @@ class CudaExecution final : public Execution {
   /// Throws TeamsRefused if the device refuses the kernel.
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
+  static void add_matrix(const Matrix<const float>& matrix, std::vector<std::uint64_t>& to);
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;
+  void run_rows(const RowsKernel& kernel, const Segment& segment, Function* function, const At& at) const;
   void run_products(const Segment& segment, const FusedPart& part, const At& at);
 
   const std::shared_ptr<const CudaPlan> cuda_;

@@ -75,14 +75,17 @@ class Fuser {
 
   FusedPlan fuse() {
     made_.lists.resize(plan_.types.size());
-    each_segment([&](std::size_t type, std::size_t, const Segment& segment) {
-      std::vector<FusedPart>& parts = made_.parts[&segment] = parts_of(segment);
+    each_segment([&](std::size_t type, std::size_t phase, const Segment& segment) {
+      const auto in = static_cast<Phase>(phase);
+      std::vector<FusedPart>& parts = made_.parts[&segment] =
+          parts_of(segment, in != Phase::level && in != Phase::back_level);
       for (const FusedPart& part : parts) note_locals(type, segment, part);
     });
     find_locals();
     each_segment([&](std::size_t type, std::size_t phase, const Segment& segment) {
       for (FusedPart& part : made_.parts[&segment]) {
-        if (part.does == FusedPart::Does::fused) part.number = print(type, phase, segment, part);
+        if (part.does == FusedPart::Does::fused) part.number = print(type, phase, segment, part.first, part.last);
+        if (part.does == FusedPart::Does::rows) part.number = print_rows_of(type, phase, segment, part);
       }
     });
     return std::move(made_);
@@ -98,16 +101,22 @@ class Fuser {
     }
   }
 
-  std::vector<FusedPart> parts_of(const Segment& segment) const {
+  /// `by_rows`: kernels for rows may compute several parts.
+  std::vector<FusedPart> parts_of(const Segment& segment, bool by_rows) const {
     std::vector<FusedPart> parts;
     const std::span<const Step> steps = segment.steps;
     for (std::size_t first = 0; first < steps.size(); first = parts.back().last) {
       std::size_t last = first;
+      if (may_fuse_ && by_rows) {
+        if (const auto of_rows = rows_parts(segment, first); !of_rows.empty()) {
+          parts.push_back({FusedPart::Does::rows, first, of_rows.back().last});
+          continue;
+        }
+      }
       while (may_fuse_ && last < steps.size() && can_print(steps[last], segment)) {
-        const Blocks blocks = blocks_of(steps.subspan(first, last + 1 - first));
         // Moves between vertices have only fused kernels.
-        const bool must = last == first && steps[first].op == nullptr;
-        if (blocks.width == 0 || (blocks.count > most_block_steps && !must)) break;
+        const bool must = last == first && steps[first].op == nullptr && blocks_of(steps.subspan(first, 1)).width > 0;
+        if (!must && !can_fuse(steps.subspan(first, last + 1 - first))) break;
         ++last;
       }
       if (last > first) {
@@ -122,6 +131,13 @@ class Fuser {
   }
 
   void note_locals(std::size_t type, const Segment& segment, const FusedPart& part) {
+    if (part.does == FusedPart::Does::rows) {
+      for (const RowsPart& of : rows_parts(segment, part.first)) {
+        const bool fused = of.does == RowsPart::Does::fused;
+        note_locals(type, segment, {fused ? FusedPart::Does::fused : FusedPart::Does::step, of.first, of.last});
+      }
+      return;
+    }
     ++part_number_;
     for (std::size_t i = part.first; i < part.last; ++i) {
       const Step& step = segment.steps[i];
@@ -146,11 +162,24 @@ class Fuser {
     }
   }
 
-  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, const FusedPart& part) {
-    const auto steps = std::span(segment.steps).subspan(part.first, part.last - part.first);
+  std::string name_of(std::size_t phase) const {
+    return identifier(plan_.program.function->name) + "_" + phase_names[phase] + "_";
+  }
+
+  std::size_t print_rows_of(std::size_t type, std::size_t phase, const Segment& segment, const FusedPart& part) {
+    std::vector<RowsPart> parts = rows_parts(segment, part.first);
+    for (RowsPart& of : parts) {
+      if (of.does == RowsPart::Does::fused) of.number = print(type, phase, segment, of.first, of.last);
+    }
+    const std::string name = name_of(phase) + "rows_" + std::to_string(made_.rows.size());
+    made_.rows.push_back(print_rows(name, segment, std::move(parts), made_.kernels));
+    return made_.rows.size() - 1;
+  }
+
+  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, std::size_t first, std::size_t last) {
+    const auto steps = std::span(segment.steps).subspan(first, last - first);
     FusedKernel kernel;
-    kernel.name = identifier(plan_.program.function->name) + "_" + phase_names[phase] + "_" +
-                  std::to_string(made_.kernels.size());
+    kernel.name = name_of(phase) + std::to_string(made_.kernels.size());
     kernel.width = blocks_of(steps).width;
     Printer(made_.locals[type], made_.lists[type], kernel).print(steps);
     made_.kernels.push_back(std::move(kernel));
@@ -173,6 +202,11 @@ class Fuser {
 
 bool is_product(const Step& step) {
   return step.does == Step::Does::kernel && (step.op == &op::matmul || step.op == &op::matmul_nt);
+}
+
+bool can_fuse(std::span<const Step> steps) {
+  const Blocks blocks = blocks_of(steps);
+  return blocks.width != 0 && blocks.count <= most_block_steps;
 }
 
 std::size_t words_of_argument(const FusedKernel& kernel) {

@@ -7,11 +7,13 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "backend/levels.h"
+#include "backend/rows.h"
 #include "windrow/batching/internal/plan.h"
 
 namespace windrow::cuda {
@@ -40,12 +42,16 @@ struct RowList {
 /// Whether the step multiplies its rows by a matrix, or by a transposed one.
 bool is_product(const Step& step);
 
+/// Whether one fused kernel can compute all these steps, each of which can_print().
+bool can_fuse(std::span<const Step> steps);
+
 /// How a segment is computed: parts in their order.
 struct FusedPart {
   enum class Does : std::uint8_t {
     fused,     ///< by the kernel `number` of the plan
     step,      ///< by the device's own kernel
     products,  ///< two products with one matrix, in one call
+    rows,      ///< by the kernel `number` for several steps of rows
   } does;
   std::size_t first, last;  ///< its steps
   std::size_t number = 0;
@@ -53,6 +59,7 @@ struct FusedPart {
 
 struct FusedPlan {
   std::vector<FusedKernel> kernels;
+  std::vector<RowsKernel> rows;
   std::unordered_map<const Segment*, std::vector<FusedPart>> parts;
   std::vector<std::vector<RowList>> lists;  ///< by type: those that its kernels use
   /// By type and local: its rate if it needs memory because more than one part uses it.
@@ -64,6 +71,8 @@ struct FusedPlan {
 /// Without `may_fuse`, each step is a part: for devices without a compiler.
 FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid = {});
 
+/// Code that the kernels for levels and for rows use; in team_code.cc.
+extern const char* const team_code;
 /// The source of all kernels: the structs of their arguments, the operators that they use, and their code.
 std::string source_of(const FusedPlan& fused, const Plan& plan);
 

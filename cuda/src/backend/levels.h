@@ -48,7 +48,4 @@ inline constexpr std::size_t words_of_barrier = 2;
 /// tensors and fused kernels of one width, or if the matrices do not fit into shared memory.
 std::optional<LevelsKernel> print_levels(const Plan& plan, const FusedPlan& fused, Phase phase, const Grid& grid);
 
-/// Code that all these kernels use; in levels_prelude.cc.
-extern const char* const levels_prelude;
-
 }  // namespace windrow::cuda

@@ -214,7 +214,7 @@ static std::string functions_of(const Plan& plan) {
 }
 
 std::string source_of(const FusedPlan& fused, const Plan& plan) {
-  if (fused.kernels.empty()) return "";
+  if (fused.kernels.empty() && fused.rows.empty()) return "";
   std::string text = R"(// Kernels of a vertex function, printed by Windrow.
 struct Place { float* at; long long stride; };
 #ifdef WINDROW_ON_HOST
@@ -250,7 +250,9 @@ struct LongSum {
 )";
   text += functions_of(plan) + "\n";
   for (const FusedKernel& kernel : fused.kernels) text += kernel.code;
-  if (std::ranges::any_of(fused.levels, [](const auto& kernel) { return kernel.has_value(); })) text += levels_prelude;
+  const bool any_levels = std::ranges::any_of(fused.levels, [](const auto& kernel) { return kernel.has_value(); });
+  if (any_levels || !fused.rows.empty()) text += team_code;
+  for (const RowsKernel& kernel : fused.rows) text += kernel.code;
   for (const auto& kernel : fused.levels) text += kernel ? kernel->code : "";
   return text;
 }

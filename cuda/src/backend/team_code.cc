@@ -1,14 +1,18 @@
-// The code that kernels for all levels share.
-#include "backend/levels.h"
+// The code that kernels for all levels, and those for several steps of rows, share.
+#include "backend/fusion.h"
 
 namespace windrow::cuda {
 
-const char* const levels_prelude = R"(
+const char* const team_code = R"(
 // x y to out; y has `columns` columns of the team.
 struct Product { Place x, y, out; };
 #ifdef WINDROW_ON_HOST
 extern "C" int sched_yield(void);
 #define WINDROW_SHARED(floats) static thread_local float shared[floats]
+// One call computes all threads of a team.
+#define WINDROW_OF_TEAM(floats) \
+  if (threadIdx.x != 0) return; \
+  static thread_local float shared[floats]
 template <class F>
 void each_thread(F f) {
   for (int t = 0; t < 256; ++t) f(t);
@@ -24,6 +28,7 @@ static void leave(int* arrived) {
 #else
 extern __shared__ float windrow_shared[];
 #define WINDROW_SHARED(floats) float* const shared = windrow_shared
+#define WINDROW_OF_TEAM(floats) __shared__ float shared[floats]
 // The threads meet afterwards.
 template <class F>
 static __device__ inline void each_thread(F f) {
@@ -151,6 +156,57 @@ static __device__ inline void multiply(const Product& p, const float* y, float* 
       }
     });
   }
+}
+// The product of rows of `few` elements with a matrix of as many rows, which lies row by row in shared memory.
+template <int few, int columns>
+static __device__ inline void spread(const Product& p, const float* y, long long begin, long long rows, bool add) {
+  each_element(rows, Owned<columns, columns>{0}, [&](long long r, int c) {
+    const float* const x = p.x.at + (begin + r) * p.x.stride;
+    float sum = 0.0f;
+    for (int i = 0; i < few; ++i) sum += x[i] * y[i * columns + c];
+    float& to = p.out.at[(begin + r) * p.out.stride + c];
+    to = add ? to + sum : sum;
+  });
+}
+// The cross entropy of the softmax of x with labels, -1 for none; and its gradient times that of the loss, g.
+struct CrossEntropy { Place x, g, out; const int* labels; long long stride; };
+struct Exponentials { float top, sum; };
+template <int width>
+static __device__ inline Exponentials exponentials(const float* x) {
+  Exponentials of = {x[0], 0.0f};
+  for (int c = 1; c < width; ++c) of.top = of.top != of.top || of.top > x[c] ? of.top : x[c];
+  for (int c = 0; c < width; ++c) of.sum += exp(x[c] - of.top);
+  return of;
+}
+static __device__ inline float not_a_number() { return sqrt(-1.0f); }
+template <int width>
+static __device__ inline void cross_entropy(const CrossEntropy& l, long long begin, long long rows, bool add) {
+  each_element(rows, Owned<1, 1>{0}, [&](long long r, int) {
+    const float* const x = l.x.at + (begin + r) * l.x.stride;
+    const int label = l.labels[(begin + r) * l.stride];
+    float loss = label == -1 ? 0.0f : not_a_number();
+    if (label >= 0 && label < width) {
+      const Exponentials of = exponentials<width>(x);
+      loss = log(of.sum) - (x[label] - of.top);
+    }
+    float& to = l.out.at[(begin + r) * l.out.stride];
+    to = add ? to + loss : loss;
+  });
+}
+template <int width>
+static __device__ inline void cross_entropy_gradient(const CrossEntropy& l, long long begin, long long rows, bool add) {
+  each_element(rows, Owned<width, width>{0}, [&](long long r, int c) {
+    const float* const x = l.x.at + (begin + r) * l.x.stride;
+    const int label = l.labels[(begin + r) * l.stride];
+    float value = label == -1 ? 0.0f : not_a_number();
+    if (label >= 0 && label < width) {
+      const float g = l.g.at[(begin + r) * l.g.stride];
+      const Exponentials of = exponentials<width>(x);
+      value = g * (exp(x[c] - of.top) / of.sum) - (c == label ? g : 0.0f);
+    }
+    float& to = l.out.at[(begin + r) * l.out.stride + c];
+    to = add ? to + value : value;
+  });
 }
 
 )";
