@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <cstdio>
+#include <mutex>
 #include <new>
 
 #include "kernels.h"
@@ -63,11 +64,27 @@ int free_memory(std::size_t* bytes) {
   return cudaMemGetInfo(bytes, &total);
 }
 
+/// The last kernel of a device whose teams wait for each other. Such kernels of two queues run one after the other:
+/// otherwise each could occupy a part of the device, and wait for teams that have no place.
+struct Together {
+  std::mutex mutex;
+  const Queue* queue = nullptr;
+  cudaEvent_t done = nullptr;
+};
+Together* together_on(int device) {
+  static Together all[64];
+  return device < 64 ? &all[device] : nullptr;
+}
+
 int end_queue(Queue* queue) {
   const int waited = queue->stream == nullptr ? cudaSuccess : cudaStreamSynchronize(queue->stream);
   if (queue->blas != nullptr) cublasDestroy(queue->blas);
   if (queue->workspace != nullptr) cudaFree(queue->workspace);
   if (queue->stream != nullptr) cudaStreamDestroy(queue->stream);
+  if (Together* const together = together_on(queue->device)) {
+    std::lock_guard lock(together->mutex);
+    if (together->queue == queue) together->queue = nullptr;
+  }
   delete queue;
   return waited;
 }
@@ -143,8 +160,21 @@ int allow_shared(Function* function, std::size_t shared_bytes, int device) {
 }
 
 int launch_together(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument) {
-  return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(teams)),
-                                     dim3(most_threads), &argument, shared_bytes, queue->stream);
+  const auto launch = [&] {
+    return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(teams)),
+                                       dim3(most_threads), &argument, shared_bytes, queue->stream);
+  };
+  Together* const last = queue->captures ? nullptr : together_on(queue->device);
+  if (last == nullptr) return launch();
+  std::lock_guard lock(last->mutex);
+  cudaError_t error = cudaSuccess;
+  if (last->done == nullptr) error = cudaEventCreateWithFlags(&last->done, cudaEventDisableTiming);
+  const bool waits = last->queue != nullptr && last->queue != queue;
+  if (error == cudaSuccess && waits) error = cudaStreamWaitEvent(queue->stream, last->done, 0);
+  if (error == cudaSuccess) error = launch();
+  if (error != cudaSuccess) return error;
+  last->queue = queue;
+  return cudaEventRecord(last->done, queue->stream);
 }
 
 // Graphs, made by stream capture.
@@ -163,9 +193,14 @@ int prepare_capture(Queue* queue) {
 }
 
 /// Relaxed: the thread may allocate memory meanwhile.
-int begin_capture(Queue* queue) { return cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed); }
+int begin_capture(Queue* queue) {
+  const cudaError_t error = cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed);
+  queue->captures = error == cudaSuccess;
+  return error;
+}
 
 int end_capture(Queue* queue, Graph** made, std::size_t* calls) {
+  queue->captures = false;
   cudaGraph_t graph = nullptr;
   cudaError_t error = cudaStreamEndCapture(queue->stream, &graph);
   if (error == cudaSuccess) error = cudaGraphGetNodes(graph, nullptr, calls);

@@ -18,6 +18,7 @@ struct Queue {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   mutable cublasHandle_t blas = nullptr;  // made by the first product; one thread at a time issues work
   void* workspace = nullptr;              // of the handle; null if the handle allocates its own
+  bool captures = false;                  // work instead of issuing it
 };
 
 /// Translates an error of cuBLAS, which has few kinds, to an error of the CUDA runtime.

@@ -2,12 +2,15 @@
 // of a network; and values of lazy expressions.
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <future>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include "tests/batching/support.h"
 #include "tests/cuda/support.h"
+#include "tests/sanitized.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/engine/trace.h"
 #include "windrow/models/internal/graph_network.h"
@@ -90,6 +93,56 @@ TEST(CudaLevels, GiveTheLossOfTheHostHoweverTheyAreDivided) {
   }
 }
 
+/// As many groups of teams as fit, some of which may be without samples. Products round as those of cuBLAS do, so the
+/// loss is that of launches with the same precision.
+TEST(CudaLevels, GiveTheLossOfLaunchesByGroups) {
+  struct Case {
+    std::string model;
+    Index hidden;
+    std::size_t shared_bytes;
+    unsigned teams;
+    std::size_t samples = 48;
+  };
+  const Case cases[] = {{"tree-lstm", 20, 227 << 10, 9},
+                        {"tree-lstm", 40, 40 << 10, 8},
+                        {"bilstm", 40, 40 << 10, 8},
+                        {"tree-lstm", 21, 20 << 10, 8},
+                        {"tree-lstm", 352, 1 << 20, 4, 1}};  // more terms than rows are copied at a time
+  for (const Case& one : std::span(cases).first(sanitized ? 2 : std::size(cases))) {
+    for (const cuda::Precision precision : {cuda::Precision::float32, cuda::Precision::tf32, cuda::Precision::bf16}) {
+      if (precision == cuda::Precision::bf16 && &one != cases) continue;
+      SCOPED_TRACE(one.model + " " + std::to_string(one.hidden) + ", precision " +
+                   std::to_string(static_cast<int>(precision)));
+      const auto loss_by = [&](cuda::Levels levels) {
+        fake::reset({.order = fake::Order::random, .multiprocessors = 9, .shared_bytes = one.shared_bytes});
+        Engine engine({.policy = Policy::pool, .workers = 2});
+        const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = levels, .precision = precision});
+        return loss_of_training(one.model, opened.device, one.hidden, one.samples);
+      };
+      const double expected = loss_by(cuda::Levels::launches);
+      EXPECT_NEAR(loss_by(cuda::Levels::groups), expected, 1e-5 * expected);
+      EXPECT_EQ(fake::counters().most_teams, one.teams);
+    }
+  }
+}
+
+/// Two engines train on one device at the same time. Otherwise the runtime reports kernels that share the device.
+TEST(CudaLevels, OfTwoEnginesDoNotShareTheDevice) {
+  fake::reset({.order = fake::Order::random});
+  std::vector<std::thread> threads;
+  std::array<double, 2> losses{};
+  for (double& loss : losses) {
+    threads.emplace_back([&loss] {
+      Engine engine({.policy = Policy::pool, .workers = 2});
+      const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::together});
+      loss = loss_of_training("tree-lstm", opened.device, 16);
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(fake::reports(), std::vector<std::string>{});
+}
+
 /// A process may have fewer multiprocessors than its device says, or a tool takes what teams need.
 TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
   fake::reset();
@@ -115,6 +168,24 @@ TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
       EXPECT_EQ(said_of({.cooperative = false}, {.levels = levels, .graphs = graphs}), refused);
     }
   }
+}
+
+TEST(CudaLevels, SayOnceThatNoKernelComputesThem) {
+  const auto said_of = [](const std::string& model, const fake::Options& options) {
+    fake::reset(options);
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::groups});
+    ::testing::internal::CaptureStderr();
+    loss_of_training(model, opened.device, 16, 8);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const auto line = [](const std::string& function) {
+    return "windrow: cuda:0: levels of '" + function +
+           "' are computed by launches, since one kernel cannot compute them; see docs/cuda.md\n";
+  };
+  EXPECT_EQ(said_of("tree-lstm", {}), "");
+  EXPECT_EQ(said_of("tree-lstm", {.shared_bytes = 4 << 10}), line("tree_lstm"));
+  EXPECT_EQ(said_of("dag", {}), line("graph_lstm"));
 }
 
 /// Adds up the logits of all vertices.

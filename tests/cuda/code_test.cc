@@ -91,6 +91,35 @@ TEST(FusedKernels, ComputeAllLevelsOfProductsWithOneBarrierEach) {
   EXPECT_FALSE(cuda::fuse(*plan_of("dag"), true, large).levels[0].has_value());  // it has edges
 }
 
+/// Groups are as small as shared memory allows.
+TEST(FusedKernels, DivideADeviceAmongGroups) {
+  struct Case {
+    std::string model;
+    Index hidden;
+    int teams, groups;
+  };
+  const Case cases[] = {{"tree-lstm", 64, 1, 132},
+                        {"tree-lstm", 256, 16, 8},
+                        {"tree-lstm", 512, 64, 2},
+                        {"fixed-lstm", 256, 8, 16},
+                        {"fixed-lstm", 512, 32, 4}};
+  for (const Case& one : cases) {
+    for (const cuda::Precision precision : {cuda::Precision::float32, cuda::Precision::tf32}) {
+      SCOPED_TRACE(one.model + " " + std::to_string(one.hidden));
+      cuda::Grid grid = large;
+      grid.groups = true;
+      grid.precision = precision;
+      for (const auto& kernel : cuda::fuse(*plan_of(one.model, {}, one.hidden), true, grid).levels) {
+        ASSERT_TRUE(kernel.has_value());
+        EXPECT_EQ(kernel->barriers, 1u);
+        EXPECT_EQ(kernel->teams, one.teams);
+        EXPECT_EQ(kernel->most_groups, one.groups);
+        EXPECT_LE(kernel->shared_bytes, large.shared_bytes);
+      }
+    }
+  }
+}
+
 /// A head: its product, its bias, the loss and its gradient, and the gradient of its rows.
 TEST(FusedKernels, ComputeASmallHeadInOneCall) {
   using Does = cuda::RowsPart::Does;

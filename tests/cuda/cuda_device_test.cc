@@ -35,6 +35,7 @@ std::vector<DeviceCase> few_cases() {
   const DeviceCase together = {"together", Policy::pool, 2, make<Order::random, 7, cuda::Levels::together>};
   if (sanitized) return {together};  // they take long
   return {together,
+          {"groups", Policy::pool, 2, make<Order::random, 9, cuda::Levels::groups>},
           {"graphs", Policy::pool, 2, make<Order::random, 8, cuda::Levels::automatic, true>},
           {"random", Policy::pool, 2, make<Order::random, 5>},
           {"eager", Policy::pool, 2, make<Order::eager>},

@@ -27,6 +27,7 @@ std::vector<DeviceCase> cases() {
 std::vector<DeviceCase> few_cases() {
   return {{"launches", Policy::pool, 2, make<Levels::launches>},
           {"together", Policy::pool, 2, make<Levels::together>},
+          {"groups", Policy::pool, 2, make<Levels::groups>},
           {"graphs", Policy::pool, 2, make<Levels::automatic, true>}};
 }
 

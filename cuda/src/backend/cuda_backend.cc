@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <limits>
 
 #include "backend/cuda_execution.h"
@@ -64,20 +66,39 @@ class CudaBackend final : public Backend {
         hardware_->refuse_teams_together();
       }
     }
+    if (wanted_.levels == Levels::together || wanted_.levels == Levels::groups) say_what_is_missing(*made, *plan);
     return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
   }
 
  private:
+  /// Once: that levels are computed otherwise than asked for.
+  void say_what_is_missing(const CudaPlan& made, const Plan& plan) const {
+    for (std::size_t i = 0; i < made.fused.levels.size(); ++i) {
+      const auto phase = static_cast<std::size_t>(i == 0 ? Phase::level : Phase::back_level);
+      const auto has_levels = [&](const TypePlan& type) { return !type.phases[phase].empty(); };
+      if (made.fused.levels[i] || std::ranges::none_of(plan.types, has_levels) || said_.exchange(true)) continue;
+      std::fprintf(stderr,
+                   "windrow: %s: levels of '%s' are computed by launches, since one kernel cannot compute them; see "
+                   "docs/cuda.md\n",
+                   hardware_->name().c_str(), plan.program.function->name.c_str());
+    }
+  }
+
   Grid grid() const {
     const DeviceFacts& facts = hardware_->facts();
     int driver = 0, runtime = 0;
     if (hardware_->cuda().versions(&driver, &runtime) != success) return {};
     // Kernels may have larger arguments since CUDA 12.1.
-    return {facts.teams_together, facts.shared_bytes, std::min(driver, runtime) >= 12010 ? 32764u : 4096u};
+    return {.teams = facts.teams_together,
+            .shared_bytes = facts.shared_bytes,
+            .argument_bytes = std::min(driver, runtime) >= 12010 ? 32764u : 4096u,
+            .groups = wanted_.levels == Levels::groups,
+            .precision = wanted_.precision};
   }
 
   const std::shared_ptr<Hardware> hardware_;
   const DeviceOptions wanted_;
+  mutable std::atomic<bool> said_{false};
 };
 
 }  // namespace

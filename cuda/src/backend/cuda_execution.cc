@@ -68,12 +68,15 @@ void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at
 void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
   const CudaMemory::Batches& batches = words_.batches[number];
   const LevelsKernel& kernel = *cuda_->fused.levels[number];
-  std::vector<std::uint64_t> arguments = {static_cast<std::uint64_t>(elements()),
-                                          reinterpret_cast<std::uint64_t>(data()),
-                                          reinterpret_cast<std::uint64_t>(word(0)),
-                                          reinterpret_cast<std::uint64_t>(word(batches.begin)),
-                                          reinterpret_cast<std::uint64_t>(word(batches.begin + words_of_barrier)),
-                                          static_cast<std::uint64_t>(batches.count)};
+  const std::size_t groups = batches.begin + batches.groups * words_of_barrier;
+  std::vector<std::uint64_t> arguments = {
+      static_cast<std::uint64_t>(elements()),
+      reinterpret_cast<std::uint64_t>(data()),
+      reinterpret_cast<std::uint64_t>(word(0)),
+      reinterpret_cast<std::uint64_t>(word(batches.begin)),
+      reinterpret_cast<std::uint64_t>(word(groups)),
+      reinterpret_cast<std::uint64_t>(word(groups + batches.groups * words_of_group)),
+      static_cast<std::uint64_t>(batches.count)};
   for (const LevelsKernel::Part& part : kernel.parts) {
     const At all{part.type, Rate::vertices, {0, layout_.types[part.type].rows}, lane};
     const bool has_rows = all.rows.end > 0;  // false: the type's values have no memory, and nothing uses them
@@ -94,7 +97,8 @@ void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
   CudaLane& on = CudaLane::of(lane, kernel.name);
   on.issue(kernel.name.c_str(), [&] {
     return on.hardware().cuda().launch_together(on.queue(), cuda_->code->function(cuda_->levels_function[number]),
-                                                kernel.teams, kernel.shared_bytes, arguments.data());
+                                                kernel.teams * static_cast<int>(batches.groups), kernel.shared_bytes,
+                                                arguments.data());
   });
 }
 

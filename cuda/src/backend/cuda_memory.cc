@@ -117,38 +117,99 @@ Neighbours neighbours_of(const Layout& layout, const std::vector<Layout::BatchRo
   return made;
 }
 
+/// The sizes of sets of batches that do not depend on each other, by the first batch of each, in the order of the
+/// phase. Batches of one type usually depend on each other.
+std::vector<std::size_t> sets_of(const Layout& layout, const std::vector<Layout::BatchRows>& batches, bool forward) {
+  const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
+  std::vector<std::size_t> sets(batches.size(), 1);
+  if (std::ranges::all_of(batches, of_one_type)) return sets;
+  Neighbours neighbours = neighbours_of(layout, batches);
+  const auto count = static_cast<std::ptrdiff_t>(batches.size());
+  if (!forward) {  // count the batches from the other end
+    for (auto& behind : neighbours.behind) behind = count - 1 - behind;
+    std::reverse(neighbours.behind.begin(), neighbours.behind.end());
+  }
+  const std::vector<std::ptrdiff_t>& needs = forward ? neighbours.before : neighbours.behind;
+  for (std::size_t one = 0; one < batches.size(); one += sets[one]) {
+    std::size_t last = one + 1;
+    while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(one)) ++last;
+    sets[one] = last - one;
+  }
+  return sets;
+}
+
+/// Divides the samples among groups with about as many vertices each: by group, its first vertex; all vertices at the
+/// end.
+std::vector<std::int32_t> first_vertices(const Layout& layout, std::size_t groups) {
+  const std::vector<std::int32_t>& graphs = layout.first_vertex;
+  std::vector<std::int32_t> first;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const auto least = static_cast<std::int32_t>(layout.vertices * static_cast<Index>(g) / static_cast<Index>(groups));
+    const auto found = std::ranges::lower_bound(graphs, least);
+    first.push_back(found == graphs.end() ? static_cast<std::int32_t>(layout.vertices) : *found);
+  }
+  first.push_back(static_cast<std::int32_t>(layout.vertices));
+  return first;
+}
+
+/// By group, where its rows of the batch begin; the end of the batch at the end. Empty if the rows are not ordered by
+/// sample.
+std::vector<Index> cut_by_groups(const Layout& layout, const Layout::BatchRows& batch,
+                                 const std::vector<std::int32_t>& first_of_groups) {
+  const std::vector<std::int32_t>& vertices = layout.types[batch.type].vertex;
+  std::vector<Index> cuts = {batch.begin};
+  for (Index r = batch.begin; r < batch.end; ++r) {
+    const std::int32_t vertex = vertices[static_cast<std::size_t>(r)];
+    while (vertex >= first_of_groups[cuts.size()]) cuts.push_back(r);
+    if (vertex < first_of_groups[cuts.size() - 1]) return {};
+  }
+  cuts.resize(first_of_groups.size(), batch.end);
+  return cuts;
+}
+
 /// Appends the words that the kernel for levels reads if it computes the batches from `first` on; see levels.h.
-CudaMemory::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, const Layout& layout,
-                                   PackedLayout::Words& words) {
+CudaMemory::Batches append_batches(const Plan& plan, Phase phase, std::size_t first, std::size_t groups,
+                                   const Layout& layout, PackedLayout::Words& words) {
   std::vector<Layout::BatchRows> batches = layout.batches.front();
   batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(first));
   std::erase_if(batches, [&](const auto& batch) { return !computes(plan, phase, batch); });
-  const auto of_one_type = [&](const auto& batch) { return batch.type == batches.front().type; };
-  // Batches of one type usually depend on each other.
-  std::vector<std::size_t> groups(batches.size(), 1);  // by first batch, in the order of the phase
   const bool forward = phase == Phase::level;
-  if (!std::ranges::all_of(batches, of_one_type)) {
-    Neighbours neighbours = neighbours_of(layout, batches);
-    const auto count = static_cast<std::ptrdiff_t>(batches.size());
-    if (!forward) {  // count the batches from the other end
-      for (auto& behind : neighbours.behind) behind = count - 1 - behind;
-      std::reverse(neighbours.behind.begin(), neighbours.behind.end());
+  const std::vector<std::size_t> sets = sets_of(layout, batches, forward);
+  if (!forward) std::reverse(batches.begin(), batches.end());
+  groups = std::min(groups, layout.first_vertex.size());
+  const std::vector<std::int32_t> first_of_groups = first_vertices(layout, groups);
+  std::vector<std::vector<Index>> of_groups(groups);  // words of batches
+  std::size_t count = 0;
+  for (std::size_t one = 0; one < batches.size(); one += sets[one]) {
+    std::vector<std::size_t> begins;
+    for (const std::vector<Index>& of_group : of_groups) begins.push_back(of_group.size());
+    for (std::size_t i = one; i < one + sets[one]; ++i) {
+      const std::vector<Index> cuts = cut_by_groups(layout, batches[i], first_of_groups);
+      if (cuts.empty()) return {};
+      for (std::size_t g = 0; g < groups; ++g) {
+        if (cuts[g] == cuts[g + 1]) continue;
+        const Index batch[words_of_batch] = {Index{batches[i].type}, cuts[g], cuts[g + 1] - cuts[g], 1};
+        of_groups[g].insert(of_groups[g].end(), batch, batch + words_of_batch);
+        ++count;
+      }
     }
-    const std::vector<std::ptrdiff_t>& needs = forward ? neighbours.before : neighbours.behind;
-    for (std::size_t one = 0; one < batches.size(); one += groups[one]) {
-      std::size_t last = one + 1;
-      while (last < batches.size() && needs[last] < static_cast<std::ptrdiff_t>(one)) ++last;
-      groups[one] = last - one;
+    for (std::size_t g = 0; g < groups; ++g) {
+      if (begins[g] == of_groups[g].size()) continue;
+      of_groups[g][begins[g] + words_of_batch - 1] =
+          static_cast<Index>((of_groups[g].size() - begins[g]) / words_of_batch);
     }
   }
-  if (!forward) std::reverse(batches.begin(), batches.end());
-  const CudaMemory::Batches made{.first = first, .begin = words.size(), .count = static_cast<Index>(batches.size())};
-  words.resize(words.size() + words_of_barrier);
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const Layout::BatchRows& batch = batches[i];
-    const Index of_batch[words_of_batch] = {Index{batch.type}, batch.begin, batch.end - batch.begin,
-                                            static_cast<Index>(groups[i])};
-    for (const Index word : of_batch) words.push_back(static_cast<std::int32_t>(word));
+  const CudaMemory::Batches made{
+      .first = first, .begin = words.size(), .count = static_cast<Index>(count), .groups = groups};
+  words.resize(words.size() + groups * words_of_barrier);
+  std::size_t before = 0;
+  for (const std::vector<Index>& of_group : of_groups) {
+    words.push_back(static_cast<std::int32_t>(before));
+    before += of_group.size() / words_of_batch;
+    words.push_back(static_cast<std::int32_t>(before));
+  }
+  for (const std::vector<Index>& of_group : of_groups) {
+    for (const Index word : of_group) words.push_back(static_cast<std::int32_t>(word));
   }
   return made;
 }
@@ -210,9 +271,10 @@ CudaMemory::CudaMemory(const Device& device, const Plan& plan, const CudaPlan& c
     const auto& kernel = cuda.fused.levels[i];
     if (!kernel || !whole || !cuda.hardware->runs_teams_together()) continue;
     const Phase phase = i == 0 ? Phase::level : Phase::back_level;
-    const std::size_t first =
-        cuda.levels == Levels::together ? 0 : first_of_kernel(*kernel, plan, layout, phase, cuda.precision);
-    batches[i] = append_batches(plan, phase, first, layout, packed.words);
+    const bool mixes = cuda.levels == Levels::automatic;
+    const std::size_t first = mixes ? first_of_kernel(*kernel, plan, layout, phase, cuda.precision) : 0;
+    const auto groups = static_cast<std::size_t>(kernel->most_groups);
+    batches[i] = append_batches(plan, phase, first, groups, layout, packed.words);
   }
 }
 

@@ -18,11 +18,12 @@ struct CudaMemory final : MinibatchMemory {
 
   // Where the words begin:
   std::vector<std::vector<std::size_t>> lists;  ///< by type, and by number in FusedPlan::lists
-  /// By number in FusedPlan::levels: the counters of the kernel's barrier, then the words of each batch; see levels.h.
+  /// By number in FusedPlan::levels: what the kernel reads; see levels.h.
   struct Batches {
     std::size_t first = 0;  ///< of the layout's batches; launches compute those before it
     std::size_t begin = 0;
-    Index count = 0;  ///< 0: the kernel is not used
+    Index count = 0;         ///< of the batches of all groups; 0: the kernel is not used
+    std::size_t groups = 0;  ///< of teams
   };
   std::array<Batches, 2> batches;
 };

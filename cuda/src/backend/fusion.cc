@@ -215,6 +215,7 @@ std::size_t words_of_argument(const FusedKernel& kernel) {
 
 FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid) {
   FusedPlan made = Fuser(plan, may_fuse).fuse();
+  made.groups = grid.groups;
   made.levels = {print_levels(plan, made, Phase::level, grid), print_levels(plan, made, Phase::back_level, grid)};
   return made;
 }

@@ -66,6 +66,7 @@ struct FusedPlan {
   std::vector<std::vector<std::optional<Rate>>> locals;
   /// For Phase::level and Phase::back_level; empty if such a kernel cannot be printed.
   std::array<std::optional<LevelsKernel>, 2> levels;
+  bool groups = false;  ///< see Grid
 };
 
 /// Without `may_fuse`, each step is a part: for devices without a compiler.
@@ -73,6 +74,8 @@ FusedPlan fuse(const Plan& plan, bool may_fuse, const Grid& grid = {});
 
 /// Code that the kernels for levels and for rows use; in team_code.cc.
 extern const char* const team_code;
+/// Code that those for levels by groups use besides; in tile_code.cc.
+extern const char* const tile_code;
 /// The source of all kernels: the structs of their arguments, the operators that they use, and their code.
 std::string source_of(const FusedPlan& fused, const Plan& plan);
 

@@ -252,6 +252,7 @@ struct LongSum {
   for (const FusedKernel& kernel : fused.kernels) text += kernel.code;
   const bool any_levels = std::ranges::any_of(fused.levels, [](const auto& kernel) { return kernel.has_value(); });
   if (any_levels || !fused.rows.empty()) text += team_code;
+  if (any_levels && fused.groups) text += tile_code;
   for (const RowsKernel& kernel : fused.rows) text += kernel.code;
   for (const auto& kernel : fused.levels) text += kernel ? kernel->code : "";
   return text;

@@ -17,16 +17,16 @@ template <class F>
 void each_thread(F f) {
   for (int t = 0; t < 256; ++t) f(t);
 }
-static void wait_for_teams(int* arrived, int& expected) {
-  expected += (int)gridDim.x;
+static void wait_for_teams(int* arrived, int& expected, int teams) {
+  expected += teams;
   __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < expected) sched_yield();
 }
-static void leave(int* arrived) {
-  if (__atomic_add_fetch(arrived + 1, 1, __ATOMIC_SEQ_CST) == (int)gridDim.x) arrived[0] = arrived[1] = 0;
+static void leave(int* arrived, int teams) {
+  if (__atomic_add_fetch(arrived + 1, 1, __ATOMIC_SEQ_CST) == teams) arrived[0] = arrived[1] = 0;
 }
 #else
-extern __shared__ float windrow_shared[];
+extern __shared__ __align__(16) float windrow_shared[];
 #define WINDROW_SHARED(floats) float* const shared = windrow_shared
 #define WINDROW_OF_TEAM(floats) __shared__ float shared[floats]
 // The threads meet afterwards.
@@ -36,8 +36,8 @@ static __device__ inline void each_thread(F f) {
   __syncthreads();
 }
 // The threads of a team have met: what they have written is before the first fence.
-static __device__ inline void wait_for_teams(int* arrived, int& expected) {
-  expected += (int)gridDim.x;
+static __device__ inline void wait_for_teams(int* arrived, int& expected, int teams) {
+  expected += teams;
   if (threadIdx.x == 0) {
     __threadfence();
     atomicAdd(arrived, 1);
@@ -48,8 +48,8 @@ static __device__ inline void wait_for_teams(int* arrived, int& expected) {
   __syncthreads();
 }
 // The last team leaves both counters as it found them.
-static __device__ inline void leave(int* arrived) {
-  if (threadIdx.x == 0 && atomicAdd(arrived + 1, 1) + 1 == (int)gridDim.x) arrived[0] = arrived[1] = 0;
+static __device__ inline void leave(int* arrived, int teams) {
+  if (threadIdx.x == 0 && atomicAdd(arrived + 1, 1) + 1 == teams) arrived[0] = arrived[1] = 0;
 }
 #endif
 // Columns begin to begin + owned of each block of `width` columns, as far as there are so many.

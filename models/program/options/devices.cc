@@ -17,8 +17,10 @@ namespace {
 
 const std::string cuda_prefix = "cuda:";
 
-constexpr std::pair<const char*, cuda::Levels> levels[] = {
-    {"automatic", cuda::Levels::automatic}, {"launches", cuda::Levels::launches}, {"together", cuda::Levels::together}};
+constexpr std::pair<const char*, cuda::Levels> levels[] = {{"automatic", cuda::Levels::automatic},
+                                                           {"launches", cuda::Levels::launches},
+                                                           {"together", cuda::Levels::together},
+                                                           {"groups", cuda::Levels::groups}};
 constexpr std::pair<const char*, cuda::Precision> precisions[] = {
     {"float32", cuda::Precision::float32}, {"tf32", cuda::Precision::tf32}, {"bf16", cuda::Precision::bf16}};
 

@@ -46,6 +46,8 @@ struct Options {
   int major = 9;               ///< of the devices' architecture
   bool cooperative = true;     ///< otherwise kernels whose teams wait for each other are refused at their launch
   int compiler_minor = 0;      ///< of NVRTC's version
+  int multiprocessors = 3;     ///< of a device; one runs a team of a kernel whose teams wait for each other
+  std::size_t shared_bytes = std::size_t{227} << 10;  ///< the most of a team
 };
 
 /// Begins anew, with no failure, no report and all counters zero. Waits a while for streams to
@@ -77,6 +79,7 @@ void around_own_allocations(void (*begin)(), void (*end)());
 struct Counters {
   std::uint64_t calls = 0;  ///< of all functions that can fail
   std::uint64_t launches = 0, products = 0, copies = 0;
+  unsigned most_teams = 0;                            ///< of a kernel whose teams wait for each other
   std::uint64_t records = 0, queries = 0, waits = 0;  ///< of events
   std::uint64_t synchronisations = 0;                 ///< calls in which the host waits for a device
   std::uint64_t compilations = 0;                     ///< by NVRTC

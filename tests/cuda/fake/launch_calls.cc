@@ -1,6 +1,9 @@
 // The functions of the runtime that launch kernels. The names that begin with __ are what code by nvcc calls; see
 // crt/host_runtime.h of the toolkit.
 
+#include <array>
+#include <atomic>
+
 #include "runtime.h"
 #include "teams.h"
 
@@ -60,8 +63,14 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
   std::vector<std::byte> copied(kernel.size);
   std::memcpy(copied.data(), argument, kernel.size);
   relocate(copied, [](const void*) { return true; });  // it has no padding
-  const auto run = [kernel, teams, threads, together, copied = std::move(copied)] {
+  const auto run = [kernel, teams, threads, together, device = stream.device(), copied = std::move(copied)] {
     if (together) {
+      static std::array<std::atomic<int>, 8> running;  // by device
+      if (running.at(static_cast<std::size_t>(device))++ > 0) {
+        std::lock_guard lock(world().mutex);
+        world().report("kernel '" + kernel.name +
+                       "' may share the device with one whose teams also wait for each other");
+      }
       std::vector<std::thread> all;
       for (unsigned team = 0; team < teams; ++team) {
         all.emplace_back([&, team] {
@@ -70,6 +79,7 @@ static cudaError_t launch_compiled(const CompiledKernel& kernel, unsigned teams,
         });
       }
       for (std::thread& one : all) one.join();
+      --running.at(static_cast<std::size_t>(device));
       return;
     }
     for (unsigned team = 0; team < teams; ++team) {
@@ -102,8 +112,11 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 teams, dim3 t
   ++world().counters.launches;
   const auto found = known().compiled.find(function);
   if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
-  if (teams.x > multiprocessors || !world().options.cooperative) return returns(cudaErrorCooperativeLaunchTooLarge);
+  if (teams.x > static_cast<unsigned>(world().options.multiprocessors) || !world().options.cooperative) {
+    return returns(cudaErrorCooperativeLaunchTooLarge);
+  }
   if (static_cast<int>(shared) > found->second.shared_bytes) return returns(cudaErrorInvalidValue);
+  world().counters.most_teams = std::max(world().counters.most_teams, teams.x);
   return returns(launch_compiled(found->second, teams.x, threads.x, true, arguments[0], stream_of(stream)));
 }
 
@@ -112,7 +125,7 @@ cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribu
   const auto found = known().compiled.find(static_cast<const void*>(kernel));
   if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return returns(cudaErrorNotSupported);
-  if (value > static_cast<int>(shared_bytes)) return returns(cudaErrorInvalidValue);
+  if (value > static_cast<int>(world().options.shared_bytes)) return returns(cudaErrorInvalidValue);
   found->second.shared_bytes = value;
   return cudaSuccess;
 }

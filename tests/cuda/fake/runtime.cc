@@ -199,16 +199,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "fake CUDA device");
   properties->major = world().options.major;
-  properties->multiProcessorCount = multiprocessors;
+  properties->multiProcessorCount = world().options.multiprocessors;
   properties->cooperativeLaunch = 1;
-  properties->sharedMemPerBlockOptin = shared_bytes;
+  properties->sharedMemPerBlockOptin = world().options.shared_bytes;
   properties->totalGlobalMem = world().options.memory;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   WINDROW_BEGIN_CALL();
-  *value = multiprocessors;  // multiprocessors; others are not asked for
+  *value = world().options.multiprocessors;  // multiprocessors; others are not asked for
   return cudaSuccess;
 }
 

@@ -11,8 +11,6 @@
 namespace windrow::fake {
 
 inline constexpr int illegal_address = cudaErrorIllegalAddress;
-inline constexpr int multiprocessors = 3;  // of a device
-inline constexpr std::size_t shared_bytes = 227 << 10;
 
 /// A kernel that compiler.cc has made. Its one parameter is a struct, which host code passes by its address.
 struct CompiledKernel {

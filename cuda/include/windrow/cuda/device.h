@@ -54,6 +54,7 @@ enum class Levels : std::uint8_t {
   automatic,  ///< wide levels as in `launches`, narrow ones as in `together`
   launches,   ///< some kernels and products for each level
   together,   ///< one kernel for all levels of a pass, where that is possible; launches elsewhere
+  groups,     ///< the same, with samples divided among groups of teams. No GPU has run this kernel yet.
 };
 
 /// How matrix products are computed. Their sums are always in float32.
@@ -73,7 +74,7 @@ struct DeviceOptions {
   /// This takes 32 MiB for cuBLAS beyond memory_limit; if they cannot be allocated, calls are issued one by one. Traces
   /// show a graph as one piece of work.
   bool graphs = false;
-  /// Precision of products by cuBLAS. Levels that are computed together always use float32.
+  /// Precision of products by cuBLAS, and of those of Levels::groups. Other kernels use float32.
   Precision precision = Precision::float32;
   int streams = 4;        ///< deprecated and ignored: there are always four
   LaneOptions lane = {};  ///< options of each stream's lane
