@@ -67,7 +67,7 @@ class LevelsPrinter {
             continue;
           }
           for (std::size_t i = part.first; i < part.last; ++i) {
-            if (!is_product_of_rows(segment.steps[i])) return false;
+            if (!is_product_of_rows(segment.steps[i]) || segment.steps[i].in[0].width == 0) return false;
             made_.parts.push_back({t, &segment.steps[i]});
             steps_.emplace_back(std::span(segment.steps).subspan(i, 1));
           }
