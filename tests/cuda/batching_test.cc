@@ -257,7 +257,8 @@ TEST_F(CudaEvaluation, ScoresAMinibatchThoughTheNextOneIsStillComputed) {
   EXPECT_EQ(score->metrics().front().value, expected);
 }
 
-/// The score of one sample is asked for when its minibatch is started: later work of the device holds nothing up.
+/// The score of a minibatch is asked for when it is started, which is when two more are laid out: later work of the
+/// device holds nothing up.
 TEST_F(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
   struct Case {
     const char* model;
@@ -283,9 +284,8 @@ TEST_F(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
       return count;
     };
     const auto score = learner->score();
-    const std::size_t sample = 0;
     engine->trace().start();
-    score->add({&sample, 1});
+    for (const std::size_t sample : {0u, 1u, 2u}) score->add({&sample, 1});
     EXPECT_EQ(outputs(), one.outputs);
     EXPECT_FALSE(score->metrics().empty());
   }

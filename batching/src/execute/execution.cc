@@ -55,40 +55,23 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
                          {.name = "push", .lane = device_.lane, .pushed_at = from});
     return;
   }
-  // If several vertices have one row, the last one is used, as it is side by side.
-  std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    for (Index r = 0; r < layout_.types[t].rows; ++r) {
-      const std::int32_t vertex = layout_.types[t].vertex[static_cast<std::size_t>(r)];
-      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
-      if (row >= 0) source[static_cast<std::size_t>(row)] = {t, r};
-    }
-  }
-  std::vector<std::vector<PackedLayout::RowSource>> rows(plan_->types.size());
-  for (Index row = 0; row < out.rows(); ++row) {
-    const auto [type, from_row] = source[static_cast<std::size_t>(row)];
-    if (type < rows.size()) rows[type].push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(from_row)});
-  }
-  std::vector<PackedLayout::Source> gathers;
-  PackedLayout::Words words;
-  for (std::size_t t = 0; t < rows.size(); ++t) {
-    if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
-    gathers.push_back({t, 0, PackedLayout::append(words, out.rows(), rows[t])});
-  }
   device_.engine->push(
-      [self = self(), output, gathers = std::move(gathers), words = std::move(words),
-       view = out.view()](OpContext& op) {
+      // The upload may read the words until the op is done.
+      [self = self(), output, row_of = std::move(row_of), view = out.view(),
+       made = std::make_shared<Gathers>()](OpContext& op) {
         Lane* const lane = op.lane();
         // The program may read the output after it has issued the next minibatch, and must not wait for that one.
         if (lane != nullptr) lane->anticipate_next();
         Allocator& memory = *self->device_.memory;
         const Matrix<float> to = view.write(lane);
+        *made = self->gathers_of(output, row_of, to.rows);
         StepKernels(*self).fill(to, 0, Write::overwrite, lane);
-        const std::size_t bytes = words.size() * sizeof(words[0]);
+        const std::size_t bytes = made->words.size() * sizeof(made->words[0]);
         std::byte* const start = memory.allocate(bytes);
         try {
-          memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
-          for (const PackedLayout::Source& of : gathers) {
+          memory.upload(lane, start, reinterpret_cast<const std::byte*>(made->words.data()),
+                        CopyShape::contiguous(bytes));
+          for (const PackedLayout::Source& of : made->sources) {
             const At all = self->all_rows(of.type, Rate::vertices, lane);
             StepKernels(*self).gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
                                           reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to,
@@ -105,6 +88,30 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
   // The device may collect the output before the host has checked the losses.
   device_.engine->push([self = self()] {}, {read(verdict_), mutate(out.var())},
                        {.name = "loss", .lane = Losses(*this).verdict_lane(), .pushed_at = from});
+}
+
+Execution::Gathers Execution::gathers_of(std::size_t output, const std::vector<std::int32_t>& row_of,
+                                         Index count) const {
+  // If several vertices have one row, the last one is used, as it is side by side.
+  std::vector<VertexRow> source(static_cast<std::size_t>(count), {plan_->types.size(), 0});  // by row of the output
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    for (Index r = 0; r < layout_.types[t].rows; ++r) {
+      const std::int32_t vertex = layout_.types[t].vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row >= 0) source[static_cast<std::size_t>(row)] = {t, r};
+    }
+  }
+  std::vector<std::vector<PackedLayout::RowSource>> rows(plan_->types.size());
+  for (Index row = 0; row < count; ++row) {
+    const auto [type, from_row] = source[static_cast<std::size_t>(row)];
+    if (type < rows.size()) rows[type].push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(from_row)});
+  }
+  Gathers made;
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
+    made.sources.push_back({t, 0, PackedLayout::append(made.words, count, rows[t])});
+  }
+  return made;
 }
 
 void Execution::copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {

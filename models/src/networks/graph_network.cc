@@ -1,6 +1,7 @@
 #include "windrow/models/internal/graph_network.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,25 +13,21 @@ namespace windrow {
 
 class GraphNetwork::ValidationScore final : public Score {
  public:
-  ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
-      : runner_(runner), samples_(validation), score_(std::move(score)) {}
+  ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score,
+                  bool on_host)
+      : runner_(runner), samples_(validation), score_(std::move(score)), depth_(on_host ? on_hosts : on_devices) {}
 
-  /// Starts a minibatch, requests the values that the score needs, then scores the previous one. So one minibatch is
-  /// always in flight, and no result waits for the next minibatch.
+  /// Keeps some minibatches in flight, and on a device has the next ones laid out meanwhile.
   void add(SampleNumbers numbers) override {
-    std::vector<const LabelledGraph*> labelled;
-    std::vector<const InputGraph*> graphs;
-    for (const std::size_t number : numbers) {
-      labelled.push_back(&samples_[number]);
-      graphs.push_back(&samples_[number].graph);
-    }
-    const Minibatch minibatch = runner_.run(graphs);
-    Running started{.score = score_->pending(minibatch, labelled), .loss = minibatch.pending_loss()};
-    for (const LabelledGraph* graph : labelled) started.labels += count_labels(graph->labels());
-    finish(std::exchange(last_, std::move(started)));
+    waiting_.emplace_back();
+    for (const std::size_t number : numbers) waiting_.back().push_back(&samples_[number]);
+    // A single minibatch starts sooner if it is laid out when it starts.
+    if (depth_.prepared > 0 && waiting_.size() > 1) runner_.prepare(graphs_of(waiting_.back()), Runner::Call::run);
+    while (waiting_.size() > depth_.prepared) start();
   }
   std::vector<Metric> metrics() override {
-    finish(std::exchange(last_, std::nullopt));
+    while (!waiting_.empty()) start();
+    while (!running_.empty()) finish();
     return score_->metrics(loss().value_or(0));
   }
   std::optional<double> loss() const override {
@@ -44,17 +41,41 @@ class GraphNetwork::ValidationScore final : public Score {
     std::function<double()> loss;
     std::int64_t labels = 0;
   };
-  void finish(const std::optional<Running>& running) {
-    if (!running) return;
-    running->score();
-    loss_ += running->loss();
-    labels_ += running->labels;
+  /// The most minibatches that are laid out ahead, and that wait for their scores. On the host, threads that lay out
+  /// minibatches would lack in the computation, and more minibatches would take more memory.
+  struct Depth {
+    std::size_t prepared, running;
+  };
+  static constexpr Depth on_hosts = {0, 1}, on_devices = {2, 3};
+
+  static std::vector<const InputGraph*> graphs_of(const std::vector<const LabelledGraph*>& labelled) {
+    std::vector<const InputGraph*> graphs;
+    for (const LabelledGraph* one : labelled) graphs.push_back(&one->graph);
+    return graphs;
+  }
+  /// Starts a minibatch, and requests the values that its score needs, before the next one is started.
+  void start() {
+    const std::vector<const LabelledGraph*> labelled = std::move(waiting_.front());
+    waiting_.pop_front();
+    const Minibatch minibatch = runner_.run(graphs_of(labelled));
+    running_.push_back({.score = score_->pending(minibatch, labelled), .loss = minibatch.pending_loss()});
+    for (const LabelledGraph* graph : labelled) running_.back().labels += graph->label_count;
+    while (running_.size() > depth_.running) finish();
+  }
+  void finish() {
+    const Running running = std::move(running_.front());
+    running_.pop_front();
+    running.score();
+    loss_ += running.loss();
+    labels_ += running.labels;
   }
 
   Runner& runner_;
   const std::vector<LabelledGraph>& samples_;
   const std::unique_ptr<GraphScore> score_;
-  std::optional<Running> last_;
+  const Depth depth_;
+  std::deque<std::vector<const LabelledGraph*>> waiting_;
+  std::deque<Running> running_;
   double loss_ = 0;
   std::int64_t labels_ = 0;
 };
@@ -72,7 +93,8 @@ class GraphNetwork::GraphLearner final : public Learner {
     if (!network_.device_.on_host()) runner_.prepare(graphs_of(numbers));
   }
   std::unique_ptr<Score> score() override {
-    return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
+    return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_(),
+                                             network_.device_.on_host());
   }
   RunnerStats stats() const override { return runner_.stats(); }
   GroupedMinibatch grouped(SampleNumbers numbers) override { return runner_.grouped(graphs_of(numbers)); }

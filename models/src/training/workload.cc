@@ -216,7 +216,7 @@ void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graph
   graphs.reserve(made.size());
   samples.reserve(made.size());
   for (MadeSample& one : made) {
-    graphs.push_back({std::move(one.graph), graphs.size()});
+    graphs.push_back({std::move(one.graph), graphs.size(), one.sample.labels});
     samples.push_back(one.sample);
   }
 }

@@ -230,6 +230,12 @@ class Execution : public std::enable_shared_from_this<Execution> {
   At all_rows(std::size_t type, Rate rate, Lane* lane) const {
     return {.type = type, .rate = rate, .rows = {0, layout_.count(type, rate)}, .lane = lane};
   }
+  /// In order: how an output of so many rows is gathered.
+  struct Gathers {
+    std::vector<PackedLayout::Source> sources;
+    PackedLayout::Words words;
+  };
+  Gathers gathers_of(std::size_t output, const std::vector<std::int32_t>& row_of, Index count) const;
   void copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
 
   // Steps.

@@ -15,7 +15,8 @@ namespace windrow {
 /// A sample. A value.
 struct LabelledGraph {
   InputGraph graph;
-  std::size_t number = 0;  ///< the sample's, in its set
+  std::size_t number = 0;        ///< the sample's, in its set
+  std::int64_t label_count = 0;  ///< vertices with a label
 
   /// The index "label": -1 for vertices without one.
   std::vector<std::int32_t> labels() const { return graph.index("label"); }
