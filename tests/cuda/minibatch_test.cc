@@ -86,6 +86,25 @@ TEST_F(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   EXPECT_EQ(cost.waits, 0u);
 }
 
+/// A step of all sentences of a parser is a minibatch of lazy expressions, whose inputs are values of earlier steps.
+TEST_F(CudaMinibatch, OfLazyExpressionsTakesFewCalls) {
+  const Device device =
+      open({.memory = std::size_t{1} << 30, .kernels_run = false}, {.levels = cuda::Levels::launches});
+  Workload workload = make_workload("parser", device, {.seed = 1, .samples = 16, .sizes = {{"hidden", 16}}});
+  Trainer trainer(device, workload, {.minibatch = 16, .optimiser = {.rate = 0.05}});
+  trainer.train();
+  engine->wait_all();
+  const fake::Counters before = fake::counters();
+  const std::int64_t steps = trainer.stats().minibatches;
+  trainer.train();
+  engine->wait_all();
+  const fake::Counters after = fake::counters();
+  const std::uint64_t calls =
+      after.launches + after.products + after.copies - before.launches - before.products - before.copies;
+  EXPECT_GT(trainer.stats().minibatches - steps, 10);
+  EXPECT_LE(calls, 60 * static_cast<std::uint64_t>(trainer.stats().minibatches - steps));
+}
+
 TEST_F(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
   const auto calls = [](cuda::Levels levels) { return cost_of("tree-lstm", 128, 48, levels).kernels; };
   const std::uint64_t mixed = calls(cuda::Levels::automatic);

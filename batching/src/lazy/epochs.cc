@@ -126,8 +126,9 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   return wanted;
 }
 
-/// Collects rows of inputs and of earlier epochs in one tensor; rows of the same output are neighbours.
-Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
+/// Collects rows of inputs and of earlier epochs in one tensor, the latter by gather(); rows of the same output are
+/// neighbours.
+Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Gathers& gathers, Lines& lines,
                    std::source_location from) {
   const auto source = [](const Wanted& w) {
     return w.from == nullptr ? std::pair(std::size_t{0}, -1) : std::pair(w.epoch, w.from->output);
@@ -142,12 +143,12 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
   for (std::size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
     const Wanted& first = wanted[begin];
     Block block{first.epoch, {}, static_cast<Index>(begin), 0};
-    std::vector<std::int32_t> rows;
+    const std::size_t first_row = gathers.rows.size();
     std::vector<float> values;
     for (; end < wanted.size() && source(wanted[end]) == source(first); ++end) {
       given.row_of[at(wanted[end].vertex)] = static_cast<std::int32_t>(end);
       if (first.from != nullptr) {
-        rows.push_back(wanted[end].from->row);
+        gathers.rows.push_back(wanted[end].from->row);
         block.nodes.push_back(wanted[end].node);
       } else {
         const float* row = nodes_.values(wanted[end].node);
@@ -165,14 +166,23 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
       computed.given[kinds_.given()[column].name].push_back(std::move(block));
       continue;
     }
-    const IntTensor of(device_, static_cast<Index>(rows.size()), 1, "rows");
-    of.set(std::move(rows), from);
     const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
-    apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
+    gathers.all.push_back({output, to, first_row});
     computed.read.push_back(output.var());
     if (trains) computed.given[kinds_.given()[column].name].push_back(std::move(block));
   }
   return given;
+}
+
+void Epochs::gather(Gathers gathers, std::source_location from) const {
+  if (gathers.all.empty()) return;
+  const IntTensor rows(device_, static_cast<Index>(gathers.rows.size()), 1, "rows");
+  rows.set(std::move(gathers.rows), from);
+  for (const Gathers::One& one : gathers.all) {
+    const auto begin = static_cast<Index>(one.begin);
+    apply(device_, op::gather_rows, {.in = {one.from}, .indices = {rows.row_range(begin, begin + one.to.rows())}},
+          one.to, from);
+  }
 }
 
 /// Assigns an output row to each node that is retained, and announces those that have a gradient.
@@ -225,10 +235,12 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
   std::vector<std::vector<Wanted>> wanted = find_given();
   if (retain.release != ToRetain::Release::nothing) release();  // before this takes memory
   auto lines = std::make_shared<Lines>(nodes_, runs_.runs());
+  Gathers gathers;
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
-    given.emplace(name, give(column, std::move(wanted[at(column)]), *computed, *lines, from));
+    given.emplace(name, give(column, std::move(wanted[at(column)]), *computed, gathers, *lines, from));
   }
+  gather(std::move(gathers), from);
   const std::vector<InputGraph> inputs = graphs();
   std::vector<const InputGraph*> pointers;
   for (const InputGraph& input : inputs) pointers.push_back(&input);

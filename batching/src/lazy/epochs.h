@@ -159,8 +159,18 @@ class Epochs {
   std::vector<std::int32_t> cuts() const;
   void assign_output_rows(Computed& computed, const ToRetain& retain);
   std::vector<std::vector<Wanted>> find_given();
-  Given give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Lines& lines,
+  /// Rows of outputs of earlier epochs for the given tensors of an epoch. One upload has the numbers of all rows.
+  struct Gathers {
+    std::vector<std::int32_t> rows = {};
+    struct One {
+      Tensor from, to;
+      std::size_t begin;  ///< in `rows`
+    };
+    std::vector<One> all = {};
+  };
+  Given give(std::int32_t column, std::vector<Wanted> wanted, Computed& computed, Gathers& gathers, Lines& lines,
              std::source_location from);
+  void gather(Gathers gathers, std::source_location from) const;
   void replace_runner();
   void make_runner();
   bool retains_minibatch() const;
