@@ -122,6 +122,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   device.copy_out = lanes[0];
   device.collectives = lanes[2];
   device.native_queue = native_stream;
+  trace_memory(device);
   return {std::move(device), info_of(number, hardware->facts()), lanes[0], lanes[1], lanes[2]};
 }
 

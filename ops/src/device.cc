@@ -3,21 +3,19 @@
 #include "windrow/memory/pool.h"
 
 namespace windrow {
-namespace {
-
-void count_in_traces(Engine& engine, const std::shared_ptr<Allocator>& counted) {
-  const auto add = [&](const char* name, std::size_t MemoryUse::*bytes) {
-    engine.trace().add_counter(name, [bytes, of = std::weak_ptr(counted)]() -> std::optional<std::uint64_t> {
-      const std::shared_ptr<Allocator> memory = of.lock();
-      if (memory == nullptr) return std::nullopt;
-      return memory->use().*bytes;
-    });
+void trace_memory(const Device& device) {
+  const auto add = [&](const char* what, std::size_t MemoryUse::*bytes) {
+    device.engine->trace().add_counter(
+        device.name + ": " + what + " bytes",
+        [bytes, of = std::weak_ptr<const Allocator>(device.memory)]() -> std::optional<std::uint64_t> {
+          const std::shared_ptr<const Allocator> memory = of.lock();
+          if (memory == nullptr) return std::nullopt;
+          return memory->use().*bytes;
+        });
   };
-  add("live bytes", &MemoryUse::live);
-  add("cached bytes", &MemoryUse::cached);
+  add("live", &MemoryUse::live);
+  add("cached", &MemoryUse::cached);
 }
-
-}  // namespace
 
 Device host_device(Engine& engine, std::size_t memory_limit) {
   const PoolOptions pool = {.limit = memory_limit,
@@ -28,7 +26,7 @@ Device host_device(Engine& engine, std::size_t memory_limit) {
                    .lane = host_lane,
                    .memory = std::make_shared<Pool>(engine.watcher() ? page_allocator() : host_allocator(), pool),
                    .kernels = host_kernels()};
-  count_in_traces(engine, device.memory);
+  trace_memory(device);
   return device;
 }
 

@@ -10,6 +10,7 @@
 
 #include "tests/batching/support.h"
 #include "tests/cuda/support.h"
+#include "tests/folder.h"
 #include "tests/sanitized.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/engine/trace.h"
@@ -288,6 +289,21 @@ TEST_F(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
     for (const std::size_t sample : {0u, 1u, 2u}) score->add({&sample, 1});
     EXPECT_EQ(outputs(), one.outputs);
     EXPECT_FALSE(score->metrics().empty());
+  }
+}
+
+TEST_F(CudaEvaluation, TracesShowTheDevicesMemory) {
+  const Device device = open();
+  engine->trace().start();
+  const Tensor x(device, 1000, 10, "x");
+  x.set(Floats(10000, 1.0f));
+  engine->wait_all();
+  engine->trace().stop();
+  const TestFolder folder;
+  engine->trace().save(folder.file("trace.json"));
+  const std::string text = read_file(folder.file("trace.json"));
+  for (const char* track : {"cuda:0: live bytes", "cuda:0: cached bytes"}) {
+    EXPECT_NE(text.find(track), std::string::npos) << track;
   }
 }
 

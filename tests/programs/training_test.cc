@@ -233,7 +233,8 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   expect_has_all(
       page, {"training on 400 trees, validating on 50. Ended after epoch 3 on 20", "<td>--rate</td><td>0.01 *</td>",
              "<td>--batch</td><td>16 *</td>", "<td>--samples</td><td>400 *</td>", "<td>--cell</td><td>binary</td>",
-             "aria-label=\"Loss\"", "Validation root accuracy", "products, epoch 3: ", "<td>processor</td>"});
+             "aria-label=\"Loss\"", "Validation root accuracy", "products, epoch 3: ", "<td>processor</td>",
+             "<td>tensors on host</td>"});
   expect_lacks(page, "--source");  // flags of other models
   expect_lacks(page, "see below");
   expect_refused(

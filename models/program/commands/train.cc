@@ -269,7 +269,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     options.runner.schedule = parse_schedule_policy(arguments.schedule);
     options.group = member.group;
     set_members(options, arguments.members);
-    own_reporting->watch(options);
+    own_reporting->watch(options, member.device);
     set_embedding(arguments, *own_workload, member.group.has_value());
     if (!arguments.init_from.empty()) initialised = initialise(*own_workload, arguments.init_from, host_device(engine));
     if (member.group && arguments.compare) throw MisuseError("--compare with several members; expected one of both");

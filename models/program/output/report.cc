@@ -180,6 +180,8 @@ std::string html(const TrainingReport& report) {
   const std::string memory =
       fact_table({{"parameters", count_text(report.parameters) + " numbers, " + bytes_text(bytes)},
                   {"largest minibatch", bytes_text(report.minibatch_peak)},
+                  {"tensors on " + report.device, bytes_text(report.device_peak)},
+                  {"kept by the pool of " + report.device + " at the end", bytes_text(report.device_cached)},
                   {"process, with data", bytes_text(report.process_peak)}});
   const std::string body =
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n<div class=\"charts\">\n" +

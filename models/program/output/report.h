@@ -40,6 +40,9 @@ struct TrainingReport {
   std::vector<double> minibatch_losses = {};   ///< mean per label
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
+  std::string device = {};                     ///< its name
+  std::int64_t device_peak = 0;                ///< bytes of its memory that were live
+  std::int64_t device_cached = 0;              ///< bytes of its memory that the pool keeps at the end
   std::int64_t process_peak = 0;               ///< bytes
   std::vector<Fact> machine = {}, flags = {};  ///< the values of flags that were given end in " *"
 };

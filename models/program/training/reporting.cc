@@ -82,8 +82,10 @@ Reporting::Reporting(const std::string& folder) {
   const WholeFile can_be_written(file_);
 }
 
-void Reporting::watch(TrainerOptions& options) {
+void Reporting::watch(TrainerOptions& options, const Device& device) {
   if (!on()) return;
+  memory_ = device.memory;
+  report_.device = device.name;
   options.runner.time_steps = true;
   if (options.group) options.group->time_calls();
   options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
@@ -177,6 +179,9 @@ void Reporting::write(const Trainer& trainer, const std::string& outcome) {
   report_.about += " " + outcome + " on " + time_now() + ".";
   report_.minibatch_peak = trainer.stats().peak_bytes;
   report_.process_peak = peak_process_bytes();
+  const MemoryUse use = memory_->use();
+  report_.device_peak = static_cast<std::int64_t>(use.peak_live);
+  report_.device_cached = static_cast<std::int64_t>(use.cached);
   WholeFile file(file_);
   file.write(html(report_));
   file.commit();

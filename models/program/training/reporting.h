@@ -28,8 +28,8 @@ class Reporting {
   Reporting& operator=(const Reporting&) = delete;
 
   bool on() const { return !file_.empty(); }
-  /// Makes the trainer measure the values that the report shows.
-  void watch(TrainerOptions& options);
+  /// Makes the trainer measure the values that the report shows; some are of the device's memory.
+  void watch(TrainerOptions& options, const Device& device);
   /// Sets the table of flags, from the command and the defaults of the workload.
   void set_flags(const CLI::App& command, const WorkloadOptions& options, double rate);
   struct Run {
@@ -54,8 +54,9 @@ class Reporting {
 
   std::filesystem::path file_;
   TrainingReport report_;
-  Clock::time_point mark_ = {};  // when the epoch, or its evaluation, began
-  StepTimes before_ = {};        // this epoch
+  std::shared_ptr<const Allocator> memory_;  // the device's
+  Clock::time_point mark_ = {};              // when the epoch, or its evaluation, began
+  StepTimes before_ = {};                    // this epoch
   std::optional<Communicator> group_ = {};
   std::chrono::nanoseconds in_collectives_{0};  // before this epoch
 };

@@ -55,4 +55,8 @@ struct Device {
 /// at most a tenth of a second; then it fails with OutOfMemory.
 Device host_device(Engine& engine, std::size_t memory_limit = unlimited);
 
+/// Adds two tracks to the traces of the device's engine: the bytes of its memory that are live, and those cached. For
+/// whoever makes a device.
+void trace_memory(const Device& device);
+
 }  // namespace windrow
