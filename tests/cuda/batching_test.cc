@@ -171,6 +171,30 @@ TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
   }
 }
 
+/// Without eager phases, a level multiplies inputs, too.
+TEST(CudaLevels, MultiplyInputsByGroups) {
+  fake::reset({.order = fake::Order::random});
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const auto outputs_on = [](const Device& device) {
+    Parameters parameters(device, 1);
+    const Parameter w = parameters.add("w", 8, 16, Initial::uniform(-1, 1));
+    const Parameter u = parameters.add("u", 16, 16, Initial::uniform(-1, 1));
+    const VertexFunction function("inputs", {.arity = 2}, [&](Vertex& v) {
+      const State state = v.state("h", 16);
+      const auto y = tanh(matmul(v.pull("x", 8), w) + matmul(v.gather(0, state) + v.gather(1, state), u));
+      v.scatter(state, y);
+      v.push("y", y);
+    });
+    Runner runner(device, function, parameters, {.optimisations = {.eager = false}});
+    const Graphs graphs(function, {small_tree(true), small_tree(false)});
+    return runner.run(graphs.pointers).output("y").get();
+  };
+  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::groups});
+  const std::vector<float> found = outputs_on(opened.device);
+  EXPECT_GT(fake::counters().most_teams, 0u);
+  expect_near(found, outputs_on(host_device(engine)), 1e-5);
+}
+
 TEST(CudaLevels, SayOnceThatNoKernelComputesThem) {
   const auto said_of = [](const std::string& model, const fake::Options& options) {
     fake::reset(options);

@@ -90,6 +90,9 @@ TEST(Nvrtc, CompilesFusedKernels) {
     EXPECT_GT(made.bytes, 1000u);
     get()->free_compiled(&made);
   }
+  // Where matrices of a head are too large, its kernel for rows has no product.
+  const Plan wide = with_long_segments(*plan_of("dag", {}, 768));
+  expect_modest(resources_of(cuda::source_of(cuda::fuse(wide, true, large), wide), 90));
   cuda::Compiled made;
   EXPECT_EQ(get()->compile("extern \"C\" __global__ void k() {}", 999, &made), cuda::success);  // a device of later
   EXPECT_NE(std::string(made.start, made.bytes).find(".target sm_"), std::string::npos);

@@ -123,6 +123,8 @@ class LevelsPrinter {
         return of(plan.gradients[place.number].region);
       case Place::In::local:
         return of(plan.regions.size() + place.number);
+      case Place::In::pull:
+        return of(plan.regions.size() + plan.locals.size() + place.number);
       default:
         return std::nullopt;
     }

@@ -66,7 +66,9 @@ class RowsPrinter {
   void print(RowsKernel& kernel) {
     std::string fields, accesses;
     for (std::size_t i = 0; i < kernel.parts.size(); ++i) add(kernel.parts[i], std::to_string(i), fields, accesses);
-    const std::string floats = std::to_string(floats_ + elements_of_sums(columns_)), &name = kernel.name;
+    // An array has at least one element.
+    const std::string floats = std::to_string(std::max<Index>(1, floats_ + elements_of_sums(columns_)));
+    const std::string& name = kernel.name;
     kernel.code = "struct Arguments_" + name + " {\n  long long rows;\n" + fields +
                   "};\nextern \"C\" __global__ void __launch_bounds__(256, 2) " + name +
                   "(WINDROW_ARGUMENT(Arguments_" + name + ") a) {\n  WINDROW_OF_TEAM(" + floats +
