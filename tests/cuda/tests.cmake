@@ -61,7 +61,7 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 windrow_test(
   fake_cuda_test
   SOURCES cuda/batching_test.cc cuda/code_test.cc cuda/cuda_device_test.cc cuda/fake_test.cc
-          cuda/lanes_test.cc cuda/minibatch_test.cc cuda/streams_test.cc $<TARGET_OBJECTS:windrow_conformance>
+          cuda/lanes_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
   DEFINITIONS ${fake_plugin})

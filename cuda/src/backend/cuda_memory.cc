@@ -156,6 +156,7 @@ std::vector<std::int32_t> first_vertices(const Layout& layout, std::size_t group
 /// sample.
 std::vector<Index> cut_by_groups(const Layout& layout, const Layout::BatchRows& batch,
                                  const std::vector<std::int32_t>& first_of_groups) {
+  if (first_of_groups.size() == 2) return {batch.begin, batch.end};
   const std::vector<std::int32_t>& vertices = layout.types[batch.type].vertex;
   std::vector<Index> cuts = {batch.begin};
   for (Index r = batch.begin; r < batch.end; ++r) {

@@ -22,9 +22,10 @@ constexpr Index most_columns_of_tile = 64, most_terms_of_tile = 1024, warps = 8,
 constexpr std::size_t most_parts = 64;
 
 bool is_product_of_rows(const Step& step) {
-  return is_product(step) && !step.may_lack && step.indices.empty() && step.in[1].in == Place::In::tensor &&
-         step.in[0].in != Place::In::tensor && step.in[0].rate == Rate::vertices && step.out.rate == Rate::vertices &&
-         step.out.in != Place::In::nowhere && step.in[0].in != Place::In::nowhere;
+  return is_product(step) && step.in[0].width > 0 && !step.may_lack && step.indices.empty() &&
+         step.in[1].in == Place::In::tensor && step.in[0].in != Place::In::tensor &&
+         step.in[0].rate == Rate::vertices && step.out.rate == Rate::vertices && step.out.in != Place::In::nowhere &&
+         step.in[0].in != Place::In::nowhere;
 }
 
 class LevelsPrinter {
@@ -67,7 +68,7 @@ class LevelsPrinter {
             continue;
           }
           for (std::size_t i = part.first; i < part.last; ++i) {
-            if (!is_product_of_rows(segment.steps[i]) || segment.steps[i].in[0].width == 0) return false;
+            if (!is_product_of_rows(segment.steps[i])) return false;
             made_.parts.push_back({t, &segment.steps[i]});
             steps_.emplace_back(std::span(segment.steps).subspan(i, 1));
           }
